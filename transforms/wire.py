@@ -80,7 +80,7 @@ PARTIAL_LAYOUT = 2  # of what engines keep of open slots: a savepoint fits the l
 
 
 class EventSpans(NamedTuple):
-    """First and last event time of a pane's vehicles."""
+    """First and last event time of a pane's vehicles, ascending by vehicle."""
 
     first_us: Int64s
     last_us: Int64s

@@ -77,7 +77,7 @@ class Posterior:
         # A wide row w adds w'w to the precision, by an unknown w x of precision -1: w stays in C and B, out of A.
         corner = np.block([[of_border, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
         self._schur: Float64s = np.linalg.inv(corner - eliminated)  # S, the inverse Schur complement
-        shift = data.rows.adjoint(data.values)
+        shift = data.rows.adjoint(data.values)  # prior means are 0 but at the border
         self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
         is_small = len(self._coupling) <= EXACT  # exact variances are affordable

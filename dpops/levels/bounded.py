@@ -103,7 +103,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     As in docs/released.md, "What a vehicle-day contributes": of a HAT, u is a power of its reports, times UNIT, w its
     weight, v its weight times residual speed.
     """
-    vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
+    vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # from 0: rows ascend
     touched = []
     for level in stage.levels:
         pair = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]  # code of vehicle, group

@@ -207,7 +207,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     """Lays out and checks HATs, at least one. counts: descending in each. Raises PlanError."""
     if not users.all():
         check_plan_input(counts[:0], reported=0, upper=0, epsilon=epsilon)  # raises; below each HAT has a first user
-    first = np.cumsum(users) - users
+    first = np.cumsum(users) - users  # in `counts`, of each HAT; users, reported: (HATs,)
     samples = np.add.reduceat(counts, first)
     # One HAT's check is slow: only HATs not far within its bounds are checked. Its last count is the least.
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= SAFE_PRODUCT // grid.upper_steps)

@@ -32,7 +32,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     """Draws candidates with probability proportional to exp(-rate * cost).
 
     An entry holds candidates of equal cost. widths, costs: int64 (entries,), candidates (0 allowed) and cost >= 0.
-    first: int64 (choices,), first entry of each. If neighbours move costs by at most s, a draw is (2 rate s)-DP.
+    first: int64 (choices,), first entry of each, ascending. If neighbours move costs by at most s, it is (2 rate s)-DP.
     Source: McSherry and Talwar 2007, "Mechanism Design via Differential Privacy".
     Raises ValueError for a choice without candidates or with more than MOST_CANDIDATES.
     """
@@ -47,7 +47,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     above: Int64s = np.maximum(costs - np.repeat(min_cost, sizes), 0)  # only differences matter, exactly
     number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
     rate_of = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
-    weight, low, high = np.zeros((3, widths.size), np.int64)  # low, high: bounds of acceptance by a coin's bits
+    weight, low, high = np.zeros((3, widths.size), np.int64)  # a coin below low accepts, from high on refuses
     for rate, number in number_of.items():
         rows = np.flatnonzero(rate_of == number)
         table = _table(rate, 1 << int(above[rows].max()).bit_length())  # up to a power of 2: few lengths to cache
@@ -75,7 +75,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
             accepted[proposal] = _accepts(*odds, int(coin[proposal]), _COIN_BITS, noise)
         choices = undecided[accepted]
         chosen.entry[choices] = entry[accepted]
-        chosen.offset[choices] = weight_offset[accepted] // weight[entry[accepted]]
+        chosen.offset[choices] = weight_offset[accepted] // weight[entry[accepted]]  # an entry's candidates weigh alike
         entries = entries[np.repeat(~accepted, sizes[undecided])]
         undecided = undecided[~accepted]
     return chosen

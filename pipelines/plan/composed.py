@@ -96,7 +96,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
-    divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally without suppressed rows, its share)
+    divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
     vehicles, has_samples = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
     # Codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.

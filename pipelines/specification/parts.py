@@ -148,7 +148,7 @@ def _cut_places(
         from transforms.places.hexagons import cell_text
 
         coarse = int(cell_text(region[0])[1], 16)  # an H3 cell's second hexadecimal digit is its resolution
-        steps = table.resolution - coarse  # each divides a cell by seven
+        steps = table.resolution - coarse  # each divides a cell by seven; 0, or a resolution above 15, fails below
         if steps > 0 and table.resolution <= 15 and len(region) * 7**steps > MOST_PLACES:
             raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
         pieces, hashed["resolution"] = hexagon_pieces(region, table.resolution), table.resolution

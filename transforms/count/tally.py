@@ -96,8 +96,8 @@ def admit_late(
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:
         return list(partials), 0, 0
-    # A vehicle's spans do not overlap: an event can lie only in the last span that begins before it.
-    span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
+    # A vehicle's spans do not overlap, as panes do not: an event can lie only in the last span that begins before it.
+    span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])  # of each span
     first_us, last_us = (np.concatenate(ends) for ends in zip(*(partial.spans for partial in partials), strict=True))
     starts = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
     order = np.argsort(starts[: span_vehicle.size])

@@ -84,7 +84,7 @@ class TimeFormat:
         """Reads texts of this format by way of ISO 8601; zone: if without offset."""
         text = pc.ascii_trim_whitespace(as_string(column))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
-        fields = pc.extract_regex(text, _pattern(self.text))
+        fields = pc.extract_regex(text, _pattern(self.text))  # null if it does not fit, and so all joined from it
         names = {field.name for field in fields.type}
 
         def digits(name: str) -> Any:

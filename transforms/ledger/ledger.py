@@ -92,7 +92,7 @@ class Ledger:
                 body |= chain.HEAD_IS_SIGNED if self.signature else {}
                 chain.append(db, self.signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 return "created"
-            spending.check_match(recorded, account)
+            spending.check_match(recorded, account)  # refuses other terms, and a higher limit
             if limit_of(account.limit) == limit_of(recorded.limit):
                 return "unchanged"
             lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}

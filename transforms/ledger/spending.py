@@ -236,7 +236,7 @@ def _debits_of(
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
-    """Lists specifications' spending, oldest period first."""
+    """Lists specifications' spending, oldest period first; a stage's unit spans its period's slots."""
     specs = {
         spec_id: msgspec.json.decode(body, type=_Spec)
         for spec_id, body in db.execute(

@@ -102,7 +102,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
             shares: list[list[float] | None] = [None] * size
             for mask, index in mask_indices:
                 lists = hats.estimates.lists
-                for row in np.flatnonzero(mask).tolist() if lists else ():
+                for row in np.flatnonzero(mask).tolist() if lists else ():  # empty: no HAT has one
                     numbers = lists[index][row]
                     shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
             extras[output.name] = shares

@@ -102,7 +102,7 @@ class _Watch:
             with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
         self._reported.update(slots_s)
         if len(self._reported) > _MOST_KEPT_SLOTS:
-            self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s
+            self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s  # none older is looked at
             self._reported = {slot_s for slot_s in self._reported if slot_s >= self._from_s}
         since, lines = self._since_the_last(), []
         if not since:

@@ -143,7 +143,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     if b'"' in data:
         quotes = np.flatnonzero(letters == text_lines.QUOTE)
         line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
-        is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0
+        is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0  # a doubled one closes and opens again
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
         is_valid = np.where(

@@ -132,7 +132,7 @@ def place_product(
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
-            # At least a twentieth of a vehicle, so that TYPICAL's variance, which falls with vehicles, stays finite.
+            # Means over NODES (see `Field`), at least 1 / 20, so that TYPICAL's variance, falling with them, is finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: see `Field`

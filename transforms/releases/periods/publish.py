@@ -171,7 +171,7 @@ def sums_of(
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups().ravel()
-        # Kinds are of groups in one place: classes of speed, each for the whole day, else one.
+        # Several kinds are classes of speed: then all slots are one group, and groups ascend by (cell, class).
         kinds, cell_names = policy.names_of(layout)
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)

@@ -159,7 +159,7 @@ class Gtfs:
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
         rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
-        number = np.concatenate([number, len(ids) + times.trip[rows]])
+        number = np.concatenate([number, len(ids) + times.trip[rows]])  # ascending, as stop times are by trip
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
         numbers, starts = np.unique(number, return_index=True)
         # Where a line crosses the antimeridian, it goes on beyond 180 degrees.

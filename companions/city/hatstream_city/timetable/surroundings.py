@@ -75,7 +75,7 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: i
     stop_cell = cells_or_none(lat, lon, resolution)
     departures_of = np.bincount(feed.stop_times.stop, minlength=lat.size)  # number by stop
     names = feed.tables["stops"]["stop_name"].to_pylist()
-    busiest = {  # stop by cell: the last one stays
+    busiest = {  # stop by cell (0: no position): the last one stays
         int(stop_cell[stop]): int(stop)
         for stop in np.argsort(departures_of, kind="stable")
         if stop_cell[stop] and names[stop]

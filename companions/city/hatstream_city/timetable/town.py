@@ -110,7 +110,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     if directed is not None:
         documents[SEGMENTS], visits = read_segments(feed, cells.tolist(), service.runs, directed=directed)
         visits = visits if any(visits.values()) else {}  # zeros alone tell no place from another
-    trips, times = np.unique(feed.stop_times.trip), feed.stop_times
+    trips, times = np.unique(feed.stop_times.trip), feed.stop_times  # by trip and sequence
     is_same_trip = times.trip[1:] == times.trip[:-1]
     pairs = np.unique(np.stack([times.stop[:-1][is_same_trip], times.stop[1:][is_same_trip]]), axis=1)
     stop_ids = [(name or "").strip() for name in feed.tables["stops"]["stop_id"].to_pylist()]
