@@ -150,9 +150,9 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
 
 
 def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
-    """Lists runs' visits of stops on a day: run, trip, stop, seconds after midnight.
+    """Lists a day's visits of stops in order, by run: run, trip, stop, second.
 
-    A frequency gives a run for each departure. The fifth array has the block of each run, -1 for none. Raises
+    Seconds are after midnight. A frequency gives a run for each departure. Fifth array: each run's block, or -1. Raises
     InputError above MOST_VISITS.
     """
     times, departures = feed.stop_times, departures_of(feed)
