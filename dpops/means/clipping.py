@@ -35,7 +35,7 @@ def private_quantiles(
     gaps = numbers + 1
     low = np.zeros(values.size + first.size, np.int64)
     high = np.repeat(upper, gaps)
-    position = np.arange(values.size) + hat
+    position = np.arange(values.size) + hat  # the gap that each ordered value ends; the next one begins at it
     low[position + 1] = ordered
     high[position] = ordered
     rank = np.arange(low.size) - np.repeat(gap_first, gaps)

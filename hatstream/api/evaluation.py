@@ -70,7 +70,7 @@ def release_days(
         facts = list(day.facts.values())
         if forecasts and number:
             run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        groups = list(map(run.release.group, day.facts))  # by slot: start of the first of the slots drawn together
+        groups = list(map(run.release.group, day.facts))  # by slot, ascending: first start of those drawn together
         group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
         for first_s in dict.fromkeys(groups):
             run.draw(first_s, day.table.take(group_of_row == first_s))

@@ -123,7 +123,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     distinct = pc.if_else(pa.array(bad | empty), "", texts).dictionary_encode()
     ids = distinct.dictionary.cast(pa.binary()).to_pylist()
     missing, bad = absent | _of_rows(empty, code), _of_rows(bad, code)
-    if len(ids) < len(texts):  # several spellings are one id
+    if len(ids) < len(texts):  # several spellings are one id; else `code` indexes `ids` already
         code = distinct.indices.to_numpy(zero_copy_only=False)[code]
     return VehicleIds(code, ids, missing, bad)
 

@@ -79,7 +79,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
     """Cuts a segment between each pair of stops, on its busiest line."""
     times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # number by line and stops, as bytes of int64
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):  # of each trip
-        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1  # -1: no line
+        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1  # no rows: no trips at all
         if line >= 0 and rows.size > 1:  # -1: the trip has no line
             trips[line, times.stop[rows].tobytes()] += 1
     pairs: set[tuple[int, int]] = set()  # of stops, whose segment was cut
