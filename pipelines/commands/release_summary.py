@@ -128,8 +128,10 @@ def show_hats(summary: dict[str, Any], console: Console) -> None:
         if period["constants"]:
             console.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
         if period["most_spent_by_a_vehicle"] is not None:
-            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            console.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+            median, ninth_decile = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+            console.print(
+                f"{name}: half of the vehicles spent at most {median:g}, nine in ten at most {ninth_decile:g}."
+            )
     if any(period["most_spent_by_a_vehicle"] is None for period in periods):
         console.print(
             "Unknown: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."

@@ -141,8 +141,8 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     if days is None:
         for name in ("day_weights", "first_days"):
             need(getattr(privacy, name) is None, f"privacy.{name}", "goes with privacy.span_days", "given")
-        one = Fraction(1)  # a day has all of the total
-        return SpanTotal(1, share_sum=one, epsilon=privacy.epsilon, delta=privacy.delta, accounting=accounting)
+        share = Fraction(1)  # a day has all of the total
+        return SpanTotal(1, share_sum=share, epsilon=privacy.epsilon, delta=privacy.delta, accounting=accounting)
     spans = [span.days for span in document.account.limits]
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)

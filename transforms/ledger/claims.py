@@ -28,17 +28,17 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     for unit in units:
         claimed_by_group[DebitGroup.of(unit.unit)].add(unit)
     for (spec_id, period, slot_s, _), claimed in claimed_by_group.items():
-        where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
+        name = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))  # the debit must cover both
         if not claimed.debited.covers(claim):
             raise LedgerError(
-                f"{where}: the plans of {spec_id} claim more than the account was debited for them "
+                f"{name}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_claims_text(claim)} above {_claims_text(claimed.debited)})"
             )
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
         if claimed.per_hat and dearest > claimed.per_hat:
             raise LedgerError(
-                f"{where}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.per_hat})"
+                f"{name}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.per_hat})"
             )
 
 

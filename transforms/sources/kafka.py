@@ -103,8 +103,8 @@ class _ReadPartition(beam.DoFn):
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
         if refused:  # these are counted where messages are decoded: they need an element, without messages
-            at = element_time(promised_by(estimator, self._watermark))
-            yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), at)
+            beam_time = element_time(promised_by(estimator, self._watermark))
+            yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), beam_time)
         # While messages of an outage are still to come, neither their times nor silence move the watermark.
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
         move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)

@@ -152,19 +152,19 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
         yield feature, properties
 
 
-def _shape(where: str, geometry: Any) -> DrawnShape:
+def _shape(feature: str, geometry: Any) -> DrawnShape:
     """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _KIND_BY_GEOMETRY:
-        raise InputError(f"{where}: its shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; it is {kind[:20]!r}")
+        raise InputError(f"{feature}: its shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; it is {kind[:20]!r}")
     try:
         rings = _flat(geometry["coordinates"], _DEPTH_BY_GEOMETRY[kind])
     except (KeyError, TypeError, ValueError, IndexError):
-        raise InputError(f"{where}: its {kind} has coordinates that are no positions in degrees") from None
+        raise InputError(f"{feature}: its {kind} has coordinates that are no positions in degrees") from None
     if len(rings) > _MOST_PARTS:
-        raise InputError(f"{where}: its {kind} has more than {_MOST_PARTS:,} parts")
+        raise InputError(f"{feature}: its {kind} has more than {_MOST_PARTS:,} parts")
     if not rings or any(len(ring) < 2 for ring in rings):
-        raise InputError(f"{where}: its {kind} needs at least two positions")
+        raise InputError(f"{feature}: its {kind} needs at least two positions")
     return DrawnShape(_KIND_BY_GEOMETRY[kind], rings, geometry)
 
 
