@@ -330,10 +330,15 @@ class Stacked(NamedTuple):
     start: Int64s
 
 
-def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Concatenates HATs' totals by user. Raises ValueError if they contradict plans."""
+def check_totals(totals: Sequence[Totals], plans: Sequence[Plan]) -> None:
+    """Raises ValueError unless there are as many totals as plans."""
     if len(totals) != len(plans):
         raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
+
+
+def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
+    """Concatenates HATs' totals by user. Raises ValueError if they contradict plans."""
+    check_totals(totals, plans)
     users, samples, heaviest, upper = (
         np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
         for name in ("users", "samples", "heaviest", "upper_steps")

@@ -15,8 +15,7 @@ from dpops.types import Grid, Int64s
 if TYPE_CHECKING:
     from dpops.mechanism import Mechanism
 
-VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
-"""Units, as text in which the unit of the measured value is filled in."""
+VALUE, SQUARED, SHARE = "{}", "({})^2", "1"  # units, as text in which the unit of the measured value is filled in
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.forecast import HatCounts, Prior
 from dpops.means.forecasts import is_usual
-from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one
+from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, check_totals, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
@@ -101,8 +101,7 @@ class Auto(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws each HAT by its planned mechanism, of any options: these decide plans alone."""
-        if len(totals) != len(plans):
-            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
+        check_totals(totals, plans)
         released: list[Integers] = [[] for _ in plans]
         by_name = {candidate.name: candidate for candidate in _candidates(self.statistic)}
         for name in sorted({plan.mechanism for plan in plans}):

@@ -19,8 +19,7 @@ _MAX_NUMERATOR = 1 << 50
 # which keeps every product below 2**62.
 _MAX_RUN_LENGTH = 1 << 12
 
-MOST_VARIANCE = 1 << 98
-"""Limit of variances, in squared steps: below it, their Laplace draws have a scale below 2**50."""
+MOST_VARIANCE = 1 << 98  # limit of variances, in squared steps: below it, their Laplace draws have a scale below 2**50
 
 _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
 """Draws numbers from variances, the index of each number's variance, and the integer above each sigma."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpops.estimate import OK, Estimates
 from dpops.forecast import HatCounts
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, full_plan
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_totals, full_plan
 from dpops.noise import Noise
 from dpops.trees import readings
 from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, scale_of, shape_of, upper_of, weighted_leaves
@@ -96,8 +96,7 @@ class TreeMechanism(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Releases noisy node masses of one tree. Raises ValueError."""
-        if len(totals) != len(plans):
-            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
+        check_totals(totals, plans)
         if not plans:
             return []
         tree_plans = [full_plan(plan, TreePlan) for plan in plans]

@@ -81,7 +81,7 @@ class Draw(beam.DoFn):
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
         """Draws the groups collected so far; yields demands, and units by transaction."""
         groups, transaction, store = self._groups, self._step.transaction, self._step.store
-        self._groups, self._bytes = {}, 0
+        self.start_bundle()  # groups that come next are collected anew
         if not groups:
             return
         tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}  # no heartbeats

@@ -105,7 +105,7 @@ def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
     place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()  # index in grid.ids, or -1
     is_parent = shows_parent(rows)
-    numbers = _drawn(rows, "value", is_parent)
+    numbers = shown_numbers(rows, "value", is_parent)
     has_value = (place >= 0) & ~np.isnan(numbers) & (is_parent | pc.equal(rows["status"], "ok").to_numpy())
     value[place[has_value]] = np.rint(numbers[has_value] / USUAL_KMH).astype(np.uint16)
     is_area[place[has_value]] = is_parent[has_value]
@@ -212,7 +212,7 @@ def _packed_layer(
     name, (title, columns, mask) = f"layer{number}", layer  # columns: of the value and of its bounds
     subset, chosen = rows.filter(mask), mask.to_numpy()
     slot, place, is_parent = grid.slot[chosen], grid.place[chosen], shows_parent(subset)  # parent: larger area
-    numbers = [_drawn(subset, column, is_parent) for column in columns]
+    numbers = [shown_numbers(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
@@ -227,7 +227,7 @@ def _packed_layer(
     return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": name}
 
 
-def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
+def shown_numbers(rows: pa.Table, column: str, is_parent: Array) -> Array:
     """Reads a column, with the area's number where a row shows that one, (rows,)."""
     numbers: Array = rows[column].to_numpy().astype(np.float64)
     coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)

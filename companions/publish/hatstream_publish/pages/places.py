@@ -102,12 +102,12 @@ def read_places(path: Path | None) -> NamedPlaces:
     if path is None:
         return NamedPlaces()
     places = {}
-    for number, (feature, properties) in enumerate(_features(path), 1):
+    for origin, feature, properties in _features(path):
         ids = filter(None, map(properties.get, ("place", "cell", "id", "name")))
         place_id = next(ids, feature.get("id"))
         if place_id is None:
-            raise InputError(f"{path}: feature {number} needs one of the properties place, cell, id and name")
-        shape = None if feature.get("geometry") is None else _shape(f"{path}: feature {number}", feature["geometry"])
+            raise InputError(f"{origin} needs one of the properties place, cell, id and name")
+        shape = None if feature.get("geometry") is None else _shape(origin, feature["geometry"])
         name, note = (str(properties.get(key) or "") for key in ("name", "note"))
         count = properties.get("departures")
         places[str(place_id)] = Place(str(place_id), name, note, shape, count if isinstance(count, int) else 0)
@@ -122,8 +122,8 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     if path is None:
         return ()
     lines = []
-    for number, (feature, properties) in enumerate(_features(path), 1):
-        shape = _shape(f"{path}: feature {number}", feature.get("geometry"))
+    for origin, feature, properties in _features(path):
+        shape = _shape(origin, feature.get("geometry"))
         kind = next((AREA_KINDS[word] for word in map(str, properties.values()) if word in AREA_KINDS), "")
         text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
         fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
@@ -131,8 +131,8 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     return lines
 
 
-def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yields features with their properties. Raises InputError."""
+def _features(path: Path) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yields features, each with its file and number, and its properties. Raises InputError."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is not a regular file")
@@ -140,16 +140,16 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
             raise InputError(f"{path} is of more than {_MOST_BYTES:,} bytes")
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # that editors on Windows put first
         document = msgspec.json.decode(text, type=dict[str, Any])
-        features = [feature for feature in document["features"] if isinstance(feature, dict)]
+        features = [(number, each) for number, each in enumerate(document["features"], 1) if isinstance(each, dict)]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no GeoJSON collection of features") from None
-    for feature in features:
+    for number, feature in features:
         properties = feature.get("properties") or {}
         if not isinstance(properties, dict):
-            raise InputError(f"{path}: a feature's properties must be an object, of names with values")
-        yield feature, properties
+            raise InputError(f"{path}: feature {number}: its properties must be an object, of names with values")
+        yield f"{path}: feature {number}", feature, properties
 
 
 def _shape(feature: str, geometry: Any) -> DrawnShape:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream.api import AccountReport, Specification, write_whole
-from hatstream_publish.pages.pack import WIDE_KMH
+from hatstream_publish.pages.pack import WIDE_KMH, shown_numbers
 from hatstream_publish.pages.page import render
-from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, table_of
+from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, shows_parent, table_of
 
 GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
 
@@ -151,8 +151,9 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
         of_name = rows.filter(pc.equal(rows["statistic"], name))
         for status in sorted(of_name["status"].unique().to_pylist()):
             subset = of_name.filter(pc.equal(of_name["status"], status))
-            whose = "parent_" if status == "parent" and "parent_value" in rows.column_names else ""
-            half = (subset[f"{whose}upper95"].to_numpy() - subset[f"{whose}lower95"].to_numpy()) / 2
+            is_parent = shows_parent(subset)
+            lower, upper = (shown_numbers(subset, column, is_parent) for column in ("lower95", "upper95"))
+            half = (upper - lower) / 2
             half = half[~np.isnan(half)]
             reliable = float((half <= WIDE_KMH).mean()) if half.size and status in USABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
