@@ -30,7 +30,7 @@ from tests.transforms.ledger.entries import ACCOUNT, opened
 from transforms.ledger.chain import Signature
 from transforms.ledger.recording import decoded
 from transforms.memory import keep_freed_memory
-from transforms.recorded.codec import encode
+from transforms.recorded.units import encode
 from transforms.releases import SlotFacts
 from transforms.releases.hats.draw import Policy, draw_releases
 from transforms.releases.hats.release import estimates_of

@@ -17,8 +17,7 @@ from transforms.ledger.chain import Signature, check_unsigned
 from transforms.ledger.head import Head, LedgerError, RememberedHead
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import Account, AccountRefusal
-from transforms.recorded.codec import LIVE_COLUMN, decode
-from transforms.recorded.units import StageUnit
+from transforms.recorded.units import LIVE_COLUMN, StageUnit, decode
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable
 

@@ -29,7 +29,7 @@ from tests.dpops.reference import value_of
 from tests.stream.clock import Beats, Fed
 from transforms.ledger.chain import ENTRY
 from transforms.observe.vehicle_ids import Secret, vehicle_hashes
-from transforms.recorded.codec import Stored
+from transforms.recorded.units import Stored
 
 SECRET = Secret(bytes(range(32)))
 FOLDER = Path(__file__).parent

@@ -11,8 +11,7 @@ from dpops.claims import PureDP
 from dpops.levels.stages import UNIT
 from dpops.mechanism import Plan
 from dpops.mechanisms import registered
-from transforms.recorded.codec import Stored
-from transforms.recorded.units import VECTOR, Released
+from transforms.recorded.units import VECTOR, Released, Stored
 
 CHOOSING = frozenset(name for name, kind in registered().items() if kind.chooses)
 """Mechanisms that choose a bin or a bound in private first: with frozen draws another one may be chosen, and no norm of

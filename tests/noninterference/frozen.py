@@ -14,8 +14,7 @@ import pytest
 from dpops.levels.stages import UNIT
 from dpops.noise.words import Words
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.codec import Stored, decode, encode
-from transforms.recorded.units import VECTOR, Released, Unit
+from transforms.recorded.units import VECTOR, Released, Stored, Unit, decode, encode
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tests import levels_city
 from tests.noninterference.claims import spent_by_levels
 from tests.noninterference.roads import Job, reports
 from tests.noninterference.world import Feed, Report, Town, World, compared
-from transforms.recorded.codec import Stored
+from transforms.recorded.units import Stored
 
 LENGTH = 28
 DAYS = tuple((date(2022, 1, 1) + timedelta(days=index)).isoformat() for index in range(LENGTH + 2))

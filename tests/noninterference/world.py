@@ -28,7 +28,7 @@ from tests.noninterference.claims import beyond
 from tests.noninterference.frozen import frozen
 from transforms.failpoints import FailpointError
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.codec import Stored
+from transforms.recorded.units import Stored
 
 _KEPT: list[TemporaryDirectory[str]] = []  # until this process ends
 

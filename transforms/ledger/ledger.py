@@ -24,8 +24,19 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
-from transforms.recorded.codec import LIVE_COLUMN, column_of, decode
-from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of
+from transforms.recorded.units import (
+    LIVE_COLUMN,
+    Debit,
+    LiveEntry,
+    LiveUnit,
+    Sequenced,
+    StageEntry,
+    StageUnit,
+    Unit,
+    all_of,
+    column_of,
+    decode,
+)
 
 Found = TypeVar("Found")
 _Kind = TypeVar("_Kind", bound=Unit)

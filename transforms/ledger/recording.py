@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from dpops.accountant import Limit
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
-from transforms.recorded.codec import column_of, decode
-from transforms.recorded.units import Unit
+from transforms.recorded.units import Unit, column_of, decode
 from transforms.records import RecordedSlot
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from transforms.ledger import chain
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.spending import AccountRefusal, PeriodClosed
-from transforms.recorded.codec import LIVE_COLUMN, column_of, decode, encode, key_of
-from transforms.recorded.units import DebitGroup, Unit, UnitKey
+from transforms.recorded.units import LIVE_COLUMN, DebitGroup, Unit, UnitKey, column_of, decode, encode, key_of
 
 
 class Recorded(NamedTuple):

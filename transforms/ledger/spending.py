@@ -16,8 +16,7 @@ from dpops.claims import claim_of
 from transforms.ledger import chain
 from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
-from transforms.recorded.codec import key_of
-from transforms.recorded.units import Debit, Unit, debits_by_slot
+from transforms.recorded.units import Debit, Unit, debits_by_slot, key_of
 
 
 class AccountRefusal(Exception):

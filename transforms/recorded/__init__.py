@@ -1,1 +1,1 @@
-"""Ledger's form of releases: units, plans and their codec."""
+"""Ledger's form of releases: units and plans."""

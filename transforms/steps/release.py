@@ -18,8 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount, decoded
-from transforms.recorded.codec import encode
-from transforms.recorded.units import Transaction
+from transforms.recorded.units import Transaction, encode
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases.base import History, ReleaseKind
 from transforms.steps.metrics import Demanded, Parting, Store, count, passed

@@ -15,8 +15,7 @@ from transforms import atomic_files
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import AccountRefusal
-from transforms.recorded.codec import decode, encode
-from transforms.recorded.units import Debit, UnitKey
+from transforms.recorded.units import Debit, UnitKey, decode, encode
 
 
 def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):

@@ -15,7 +15,7 @@ from transforms.ledger import chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.codec import encode
+from transforms.recorded.units import encode
 
 OURS = Signature(b"k" * 32, ACCOUNT.key_check)
 

@@ -31,9 +31,8 @@ from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
 from transforms.places.hierarchy import design_of, texts_of
-from transforms.recorded.codec import encode
 from transforms.recorded.stage_plan import part_of
-from transforms.recorded.units import StageEntry
+from transforms.recorded.units import StageEntry, encode
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 from transforms.time.trips import Trips

@@ -6,8 +6,18 @@ import msgspec
 import pytest
 
 from dpops.claims import ZCDP, PureDP
-from transforms.recorded.codec import column_of, decode, encode
-from transforms.recorded.units import DebitGroup, HatUnit, LiveUnit, Released, StageUnit, UnitKey, all_of
+from transforms.recorded.units import (
+    DebitGroup,
+    HatUnit,
+    LiveUnit,
+    Released,
+    StageUnit,
+    UnitKey,
+    all_of,
+    column_of,
+    decode,
+    encode,
+)
 
 FACTS = {
     "spec_id": "a",
