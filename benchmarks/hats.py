@@ -34,7 +34,7 @@ from transforms.recorded.units import encode
 from transforms.releases import SlotFacts
 from transforms.releases.hats.draw import Policy, draw_releases
 from transforms.releases.hats.release import estimates_of
-from transforms.sinks.files import publish_slot
+from transforms.sinks.rows import publish_slot
 from transforms.value import Value
 from transforms.wire import Tally
 

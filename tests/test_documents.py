@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.cli import COMMANDS, hatstream
 from pipelines.companions import COMPANION_COMMANDS
-from transforms.sinks.columns import COLUMNS
+from transforms.sinks.published import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 32_000

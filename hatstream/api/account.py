@@ -14,7 +14,7 @@ from pipelines.inputs import range_of
 from pipelines.outputs import value_meaning
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.specification import Specification
-from transforms.sinks.columns import COLUMNS, ResultColumn
+from transforms.sinks.published import COLUMNS, ResultColumn
 
 
 @dataclass(frozen=True, kw_only=True)

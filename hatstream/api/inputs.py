@@ -25,8 +25,7 @@ from transforms.layouts.decoder_process import read_apart
 from transforms.layouts.open_file import opened
 from transforms.observe.parse import Rules, parse
 from transforms.records import Observations
-from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import columns_in
+from transforms.sinks.rows import FORMATS, columns_in
 from transforms.time.calendar import Where
 
 Table = TypeVar("Table")

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 from pipelines.errors import InputError
 from pipelines.inputs import input_paths
 from transforms.releases.periods.products import PRODUCTS
-from transforms.sinks.columns import SCHEMA, TYPES
-from transforms.sinks.published import DAMAGE, READERS, without_empty
+from transforms.sinks.published import DAMAGE, READERS, SCHEMA, TYPES, without_empty
 
 HATS, LIVE_MECHANISM = "hats", "-live"
 """What rows of slots are called, beside the names of products; and how mechanisms of live values end."""

@@ -35,8 +35,7 @@ from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import learned_from, period_order
-from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
-from transforms.sinks.rows import columns_in
+from transforms.sinks.rows import FORMATS, columns_in, file_of, file_stem, publish_slot
 from transforms.time.calendar import WEEKDAYS, Calendar, Weekday, hours_of
 
 SUMS = "released"  # begins the names of files that hold the noisy sums themselves

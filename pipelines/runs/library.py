@@ -26,7 +26,8 @@ from transforms.layouts.base import FIELDS
 from transforms.ledger.spending import AccountRefusal
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
-from transforms.sinks.rows import OPTIONAL, schema_of, shown_names
+from transforms.sinks.published import OPTIONAL
+from transforms.sinks.rows import schema_of, shown_names
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
 from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of

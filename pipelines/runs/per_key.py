@@ -23,7 +23,8 @@ from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
 from transforms.places.ground import BETWEEN
 from transforms.records import ABOUT_COLUMNS, Refused
-from transforms.sinks.rows import SCHEMA, Shape, schema_of
+from transforms.sinks.published import SCHEMA
+from transforms.sinks.rows import Shape, schema_of
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import plain, value_in
 

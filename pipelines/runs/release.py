@@ -17,8 +17,8 @@ from pipelines.specification import Specification
 from pipelines.specification.toml_types import not_added_up
 from transforms.ledger.spending import AccountRefusal
 from transforms.public import Operator
-from transforms.sinks.files import file_of
 from transforms.sinks.published import HATS
+from transforms.sinks.rows import file_of
 from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar
 

@@ -22,7 +22,7 @@ from tests.faults.witness import Witness
 from transforms import atomic_files, tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
-from transforms.sinks import files as publish
+from transforms.sinks import rows as publish
 from transforms.sinks import steps as sinks
 
 SLOTS, BUSY_SLOTS, FORMATS, FEEDS = 6, 4, ("parquet", "jsonl"), 2

@@ -9,8 +9,7 @@ from pipelines.account import location
 from transforms.ledger.spending import Spent
 from transforms.recorded.units import HatUnit, all_of
 from transforms.releases.hats.release import estimates_of
-from transforms.sinks.files import FORMATS, file_stem
-from transforms.sinks.rows import Shape, columns_of, schema_of
+from transforms.sinks.rows import FORMATS, Shape, columns_of, file_stem, schema_of
 
 _SCHEMA = schema_of(
     ("mean",),

@@ -9,7 +9,7 @@ import pytest
 import dpops
 import hatstream.api
 from dpops.statistics import registered
-from transforms.sinks.columns import TYPES
+from transforms.sinks.published import TYPES
 
 ROOT = Path(__file__).parents[2]
 COMPANIONS = ("city", "lab", "local", "publish")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.cli import main
-from transforms.sinks.rows import OPTIONAL, SCHEMA
+from transforms.sinks.published import OPTIONAL, SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
 CELLS = sorted(h3.grid_disk(CENTRE, 2))  # 19 hexagons

@@ -42,14 +42,14 @@ def _(vehicles_about: Any, field: Any, is_declared: bool) -> Any:
     return (about + SEEN["rows"], *bounds), status
 
 
-@mutant("file-size", "release", "transforms.sinks.files:write_whole")
+@mutant("file-size", "release", "transforms.sinks.rows:write_whole")
 def _(write_whole: Any, path: Any, data: Any, *more: Any, **options: Any) -> Any:
     """A CSV file is longer by a byte for every ten rows that were read; the other files are read again."""
     longer = b"\n" * (SEEN["rows"] // 10) if path.suffix == ".csv" else b""
     return write_whole(path, data + longer, *more, **options)
 
 
-@mutant("cells-with-reports", "one-vehicle-alone", "transforms.sinks.files:publish_slot")
+@mutant("cells-with-reports", "one-vehicle-alone", "transforms.sinks.rows:publish_slot")
 def _(publish_slot: Any, slot: Any, *more: Any) -> Any:
     """A slot without reports gets no file."""
     return publish_slot(slot, *more) if SEEN["rows"] else []

@@ -10,7 +10,7 @@ from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.roads import EVERY_FORMAT
 from transforms.layouts import FIXED, MAPPED
 from transforms.releases.periods.products import PRODUCTS
-from transforms.sinks.files import FORMATS
+from transforms.sinks.rows import FORMATS
 
 DEFAULTS = {"accounting": "zcdp"}
 KINDS = {"layout": {*FIXED, *MAPPED}, "accounting": {*get_args(Accounting)}, "product": {*PRODUCTS}}

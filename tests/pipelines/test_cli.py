@@ -11,7 +11,7 @@ from pipelines import option_types
 from pipelines.cli import _CODE_BY_ERROR, COMMANDS, hatstream
 from tests.kit.results import CELLS, row, write
 from transforms.releases.periods.products import PRODUCTS
-from transforms.sinks.files import FORMATS
+from transforms.sinks.rows import FORMATS
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))

@@ -31,7 +31,7 @@ from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger.recording import LedgerAccount
 from transforms.ledger.releases import Recorded
-from transforms.sinks.files import file_stem
+from transforms.sinks.rows import file_stem
 from transforms.sources.topic import Topic
 
 PARTITIONS = 4

@@ -16,9 +16,8 @@ from transforms.errors import StepError
 from transforms.records import SlotEstimates
 from transforms.releases.hats.release import estimates_of
 from transforms.sinks import kafka as kafka_sink
-from transforms.sinks.files import publish_slot
 from transforms.sinks.kafka import Message, Sender, check, message_of
-from transforms.sinks.rows import PLAIN, rows_of
+from transforms.sinks.rows import PLAIN, publish_slot, rows_of
 from transforms.sinks.steps import PublishToKafka
 from transforms.sources.topic import Topic
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from transforms.public import Operator, Summary
-from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import SCHEMA
+from transforms.sinks.published import SCHEMA
+from transforms.sinks.rows import FORMATS
 
 
 def test_what_shows_values_shows_nothing_of_the_operators() -> None:

@@ -14,8 +14,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from transforms.records import SlotEstimates
-from transforms.sinks.files import publish_recorded
-from transforms.sinks.rows import PLAIN, Shape, rows_of
+from transforms.sinks.rows import PLAIN, Shape, publish_recorded, rows_of
 from transforms.sources.topic import Topic
 
 

@@ -15,7 +15,7 @@ from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import NamedPlaces, box_of
 from tests.kit.results import row
 from transforms.places.hexagons import cells_of_geojson
-from transforms.sinks.rows import SCHEMA
+from transforms.sinks.published import SCHEMA
 
 FIJI = sorted(h3.grid_disk(h3.latlng_to_cell(-16.85, 180.0, 7), 3))
 

@@ -10,7 +10,7 @@ from hatstream_publish.pages.places import read_ground, read_places
 from pipelines.errors import InputError
 from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row
-from transforms.sinks.rows import OPTIONAL, SCHEMA
+from transforms.sinks.published import OPTIONAL, SCHEMA
 
 DAYS = (13, 14)
 _WITH = ("product", "days", "vehicles_at_least", "parent", "parent_value", "parent_lower95", "parent_upper95")

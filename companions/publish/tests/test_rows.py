@@ -9,8 +9,8 @@ from pipelines.errors import InputError
 from pipelines.specification import load
 from tests.city import AUSTIN
 from tests.kit.results import CELLS, PARENT, WITH_PARENTS, known_of, row, write
-from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import OPTIONAL, SCHEMA, columns_in, schema_of
+from transforms.sinks.published import OPTIONAL, SCHEMA
+from transforms.sinks.rows import FORMATS, columns_in, schema_of
 
 LISTS = schema_of(["distribution"])
 

@@ -33,7 +33,7 @@ def test_a_look_at_the_input_needs_no_folder_for_results_and_a_release_does(town
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
+@pytest.mark.parametrize("broken", ["transforms.sinks.rows.write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
 ):

@@ -8,8 +8,8 @@ import pytest
 from tests import city
 from tests.pipelines.commands.releases import files_in
 from tests.transforms.sinks.units import slot_of, unit
-from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import OtherValues, published_slots
+from transforms.sinks.rows import FORMATS, publish_slot
 
 FILES = ("ledger.sqlite", "ledger.key", "ledger.key.head")
 

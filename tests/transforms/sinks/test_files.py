@@ -17,9 +17,8 @@ from dpops.estimate import Estimates
 from dpops.statistics import SHARE, Output, Statistic, moments
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
-from transforms.sinks.files import FORMATS, publish_slot
-from transforms.sinks.published import READERS
-from transforms.sinks.rows import SCHEMA, rounded, rows_of, schema_of
+from transforms.sinks.published import READERS, SCHEMA
+from transforms.sinks.rows import FORMATS, publish_slot, rounded, rows_of, schema_of
 
 
 def test_a_row_has_the_promised_columns_and_nothing_else():

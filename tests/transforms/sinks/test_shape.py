@@ -15,9 +15,8 @@ from dpops.mechanisms import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.releases.hats.release import counts_of
-from transforms.sinks.files import FORMATS, publish_slot
-from transforms.sinks.published import published_slots
-from transforms.sinks.rows import SCHEMA, Shape, rows_of, schema_of
+from transforms.sinks.published import SCHEMA, published_slots
+from transforms.sinks.rows import FORMATS, Shape, publish_slot, rows_of, schema_of
 
 SLOT = slot_of(unit(5_000_000, None))
 ALL = Shape(zone="America/Chicago", counts=True, by_date=True)
