@@ -147,7 +147,7 @@ LANES = {
         ("text or numbers, one field or two", "transforms/layouts/", PRIVATE),
         ("one text", "transforms/observe/vehicle_ids.py", PRIVATE),
         ("63 bits of HMAC with the day", "transforms/observe/vehicle_ids.py", PRIVATE),
-        ("the shard that counts it", "transforms/steps/count.py", PRIVATE),
+        ("the shard that counts it", "transforms/steps/observe.py", PRIVATE),
         ("a key of tallies, duplicates gone", "transforms/count/tally.py", PRIVATE),
         ("a number within one day's sums", "transforms/tasks.py, dpops/levels/bounded.py", PRIVATE),
         ("nothing: sums over vehicles", "dpops/levels/bounded.py, sum_up", PLAIN),

@@ -31,10 +31,8 @@ from transforms.sinks.rows import schema_of, shown_names
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
 from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
-from transforms.steps.count import ByVehicle
-from transforms.steps.observe import windows
-from transforms.steps.periods import ReleasePeriod
-from transforms.steps.release import ByHexagon, Record
+from transforms.steps.observe import ByVehicle, windows
+from transforms.steps.release import ByHexagon, Record, ReleasePeriod
 from transforms.time.calendar import Calendar
 
 _FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRunner"}  # Beam's, in this process

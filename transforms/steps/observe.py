@@ -1,6 +1,6 @@
-"""Steps from files to events by slot and shard."""
+"""Steps from files to events, and from events to tallies."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -10,14 +10,17 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
-from transforms import counters, wire
+from transforms import counters, records, tasks, wire
+from transforms.count.tally import admit_late, event_spans, merge_panes, tally_pane
 from transforms.failpoints import failpoint
 from transforms.layouts.base import RawBatch
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
-from transforms.records import REFUSED, KeyedPane, KeyedPartial, Observations, PackedEvents, Refused
-from transforms.steps.metrics import Parting, Refusal, count, dead_letters
+from transforms.records import REFUSED, KeyedPartial, KeyedTally, Observations, PackedEvents, Refused
+from transforms.releases.base import ReleaseKind
+from transforms.releases.hats.draw import release_shard
+from transforms.steps.metrics import Parting, Refusal, count, dead_letters, passed
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
@@ -123,15 +126,15 @@ class RefuseLate(Parting[PCollection[Observations]]):
 
 
 @dataclass
-class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
+class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[records.KeyedPane]]):
     """Packed events by slot, shard and pane, in windows."""
 
     pane_s: int
     offset_s: int
     more_s: int = 0
 
-    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPane]:
-        stamped = events | "stamp" >> beam.Map(_stamped, self.more_s).with_output_types(KeyedPane)
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[records.KeyedPane]:
+        stamped = events | "stamp" >> beam.Map(_stamped, self.more_s).with_output_types(records.KeyedPane)
         return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s + self.more_s))
 
 
@@ -168,3 +171,88 @@ def windows(length_s: int, offset_s: int) -> FixedWindows:
 
 def _stamped(packed: PackedEvents, more_s: int) -> Any:
     return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s + more_s)
+
+
+_LATE_COUNTER = counters.refused("lateness", LATE)
+
+
+@dataclass
+class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
+    """Tallies events by slot and vehicle shard, for release."""
+
+    release: ReleaseKind
+    in_panes: bool = False  # the input is partial tallies of panes
+    fetch: Callable[[bytes], bytes] | None = None  # loads packed events from grouped references
+    in_order: bool = False  # groups are drawn in order: tallies stay by vehicle shard, else by release shard
+
+    def expand(self, events: PCollection[records.KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
+        grouped = events | "group" >> beam.GroupByKey()
+        return grouped | "tally" >> beam.FlatMap(self.tally).with_output_types(KeyedTally)
+
+    def tally(self, group: tuple[records.SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
+        """Tallies a shard's vehicles, split by release shard."""
+        (slot_s, vehicle_shard), encoded = group
+        if self.in_panes:
+            cap, columns = self.release.cap, self.release.columns
+            panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]  # a cap sums samples later
+            partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
+            for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
+                if rows:  # operators see a counter from its first increment on, even of 0
+                    count(name, rows)
+            table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)
+        else:
+            events = encoded if self.fetch is None else map(self.fetch, encoded)
+            table = tasks.tally_slot(slot_s, events, self.release, count)
+        passed("counted", slot_s)
+        plan_s = self.release.group(slot_s)
+        if self.in_order:  # whole periods: every vehicle shard of a period is drawn in one group
+            yield (plan_s, vehicle_shard), wire.pack_tally(table)
+            return
+        shard = release_shard(table.cell, self.release.shards)
+        for number in np.unique(shard).tolist():
+            yield (plan_s, number), wire.pack_tally(table.take(shard == number))
+
+
+@dataclass
+class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedPartial]]):
+    """Partial tallies of events by ((slot, vehicle shard), pane).
+
+    fetch: loads packed events from grouped references; None: they are grouped themselves. may_be_late: events may
+    follow their pane's end, see `admit_late`.
+    """
+
+    release: ReleaseKind
+    fetch: Callable[[bytes], bytes] | None = None
+    may_be_late: bool = True
+
+    def expand(self, events: PCollection[records.KeyedPane]) -> PCollection[KeyedPartial]:
+        grouped = events | "group" >> beam.GroupByKey()
+        return grouped | "tally the pane" >> beam.Map(self.tally).with_output_types(KeyedPartial)
+
+    def tally(self, group: tuple[records.PaneShard, Iterable[records.EventBytes]]) -> KeyedPartial:
+        """Tallies a shard's vehicles in a pane."""
+        (slot_shard, _), encoded = group
+        events = wire.unpack_events(encoded if self.fetch is None else map(self.fetch, encoded))
+        partial, duplicates = tally_pane(events, self.release.cap, self.release.columns)
+        count(counters.DUPLICATES, duplicates)
+        failpoint("tally")
+        if self.may_be_late:
+            partial = partial._replace(spans=event_spans(events))
+        return slot_shard, wire.pack_partial(partial)
+
+
+@dataclass
+class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
+    """Late events of closed panes, as partial tallies."""
+
+    release: ReleaseKind
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
+        return events | "keep for the slot" >> beam.Map(self._kept).with_output_types(KeyedPartial)
+
+    def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
+        """Wraps events uncounted, timed in their slot, which counts them with its panes."""
+        nothing, _ = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns)
+        late_only = nothing._replace(late=wire.unpack_events([packed.data]))
+        slot_s, _ = packed.key
+        return TimestampedValue((packed.key, wire.pack_partial(late_only)), slot_s)

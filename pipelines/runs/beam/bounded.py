@@ -33,10 +33,9 @@ from pipelines.runs.spool import Spool
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.releases.base import History
-from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.metrics import Phase, count, passed, report_to
-from transforms.steps.periods import ReleaseInOrder
-from transforms.steps.release import Record
+from transforms.steps.observe import ByVehicle, InPanes
+from transforms.steps.release import Record, ReleaseInOrder
 
 COUNTED: Final = "counted"
 BEATS: Final = "beats"

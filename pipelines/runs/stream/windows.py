@@ -20,11 +20,19 @@ from transforms import counters
 from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases.base import ReleaseKind
 from transforms.sources.heartbeat import Heartbeat
-from transforms.steps.count import ByVehicle, InPanes, LateForPanes
 from transforms.steps.metrics import count
-from transforms.steps.observe import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate, windows
-from transforms.steps.periods import IntoPeriods, ReleasePeriod
-from transforms.steps.release import Record
+from transforms.steps.observe import (
+    BEHIND,
+    ByVehicle,
+    InPanes,
+    InTime,
+    IntoPanes,
+    IntoSlots,
+    LateForPanes,
+    RefuseLate,
+    windows,
+)
+from transforms.steps.release import IntoPeriods, Record, ReleasePeriod
 
 
 @dataclass(frozen=True)
