@@ -4,10 +4,9 @@ Post-processing of released values and public facts alone, so it costs no privac
 (`add_day`), is fitted when asked (`learned`), and never needs the data again.
 """
 
-from dpops.learning.coarser import Shown, coarser, smooth_hours, with_coarser
 from dpops.learning.field import Field, PublishedNumbers, Status, published
 from dpops.learning.fit import add_day
-from dpops.learning.hat_posterior import Learned, Live, learned, live
+from dpops.learning.hat_posterior import Learned, Live, Shown, coarser, learned, live, smooth_hours, with_coarser
 from dpops.learning.releases import DayValues, Design, Groups, LevelValues, StageValues
 from dpops.learning.state import Facts, State
 

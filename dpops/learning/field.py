@@ -1,7 +1,6 @@
 """Posterior of HATs, their intervals, and published numbers."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from statistics import NormalDist
@@ -12,16 +11,6 @@ from scipy.special import ndtr
 from dpops import fitted
 from dpops.spread import LEAST_VEHICLES, Z95, VehicleSpread
 from dpops.types import Float64s, Int64s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DayFields:
-    """A day in both fields; weights exclude single-HAT releases."""
-
-    index: int
-    hours: Int64s
-    weights: Float64s
-    regressors: Mapping[str, Float64s]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +52,8 @@ class Field:
         spread: law of deviations.
         weights: expected.
         vehicles: equally likely numbers, ascending, (.., NODES).
+        hours: of the slots, (slots,).
+        day: index in the days of the fit.
         repeats: HATs of a group that one vehicle visits.
     """
 
@@ -75,7 +66,8 @@ class Field:
     spread: VehicleSpread
     weights: Float64s
     vehicles: Float64s
-    day: DayFields
+    hours: Int64s
+    day: int
     gate: Gate
     repeats: Float64s | float = 1.0
 

@@ -2,38 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import Effects, Start
+from dpops.learning.latent import SpeedField, VehicleNumber, WeightField
 from dpops.learning.posterior import NoisySums
 from dpops.learning.releases import HOURS, DayValues, LevelValues, StageValues
-from dpops.learning.speeds import SpeedField
 from dpops.learning.state import State
-from dpops.learning.weights import VehicleNumber, WeightField
 from dpops.spread import FLEET_SD
 from dpops.types import Float64s
 
 COLD, WARM = (5, 3, 2, 2), (2, 1, 2, 2)
 """Rounds of fits, of weights, speeds, weights given speeds, and speeds; from the prior, and from folded days."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Both fields fitted to all days; the last day is to come, without releases."""
-
-    state: State
-    days: tuple[DayValues, ...]
-    weights: WeightField
-    speeds: SpeedField
-
-    @property
-    def coming(self) -> int:
-        """Index of the day to come."""
-        return len(self.days) - 1
 
 
 def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]:
@@ -51,7 +35,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     return weights, speeds, hat_weights
 
 
-def fitted_fields(state: State) -> Fit:
+def fitted_fields(state: State) -> tuple[WeightField, SpeedField]:
     """Fits weights by sums of speeds too, then speeds; appends the next day."""
     weights, speeds, rough_hats = rough_fields(state)
     days, (*_rough, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
@@ -66,7 +50,7 @@ def fitted_fields(state: State) -> Fit:
     scaled = [hats * (rough.sum() / hats.sum()) for rough, hats in zip(rough_hats, fitted_hats, strict=True)]
     speeds.add(next_day)
     speeds.fit(speed_sums, weights, [*scaled, next_hats], speed_rounds, is_last=True)
-    return Fit(state, (*days, next_day), weights, speeds)
+    return weights, speeds
 
 
 def _sums(days: Sequence[DayValues], kind: Literal["weights", "speeds"]) -> list[NoisySums]:

@@ -1,17 +1,18 @@
-"""Posterior of a day's HATs, past, coming or live."""
+"""Posterior of a day's HATs and groups of HATs, past, coming or live."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import Item, Stack
-from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_variances
-from dpops.learning.fit import Fit, fitted_fields
+from dpops.learning.effects import Regressors
+from dpops.learning.field import NODES, Field, Gate, PublishedNumbers, Status, numbers_of, published, traffic_variances
+from dpops.learning.fit import fitted_fields
+from dpops.learning.latent import SpeedField, WeightField, ratio_variances
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
-from dpops.learning.state import RECENT, State
-from dpops.learning.weights import ratio_variances
+from dpops.learning.state import RECENT, Facts, State
 from dpops.levels.defaults import RETAINED
 from dpops.spread import FLEET_SD, VehicleSpread
 from dpops.types import Float64s, Int64s
@@ -19,49 +20,52 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Fitted fields, which estimate and forecast days."""
+    """Fields fitted to all days and the one to come, without releases."""
 
-    fit: Fit
+    state: State
+    weights: WeightField
+    speeds: SpeedField
 
     @property
-    def state(self) -> State:
-        """State that the fit is a function of."""
-        return self.fit.state
+    def coming(self) -> int:
+        """Index of the day to come."""
+        return len(self.speeds.days) - 1
 
     def forecast(self, hours: Int64s) -> Field:
         """Forecasts a coming day."""
-        return self._field(DayValues(hours=hours), self.fit.coming)
+        return self._field(DayValues(hours=hours), self.coming)
 
     def estimate(self, back: int = 0) -> Field:
         """Estimates the day `back` before the last. Raises ValueError."""
         recent = len(self.state.recent)
         if not 0 <= back < recent:
             raise ValueError(f"day -{back} is not kept; only the last {recent} are")
-        index = self.fit.coming - 1 - back
-        return self._field(self.fit.days[index], index)
+        index = self.coming - 1 - back
+        return self._field(self.speeds.days[index], index)
+
+    def regressors(self, hours: Int64s) -> Regressors:
+        """Computes the regressors of HATs' speeds in these hours."""
+        return {"traffic": self.weights.traffic(hours)}
 
     def _field(self, values: DayValues, index: int) -> Field:
         """Computes a day's HAT means, km/h, variances, and criteria of showing it (`gate`)."""
-        fit, hours = self.fit, values.hours
-        field, posterior = fit.speeds.layout, fit.speeds.posterior
-        hats, log_variances = fit.weights.of_day(values, index)  # weights of HATs, and variances of their logs
-        if values.speed_stages:  # sums of speeds have updated the day's total weight
-            hats = fit.speeds.weights[index]
-        day = DayFields(index=index, hours=hours, weights=hats, regressors={"traffic": fit.weights.traffic(values)})
-        means = field.hats(posterior.mean, hours, index, day.regressors)
-        variances = posterior.variances_of_hats(hours, index, day.regressors)
-        share, speed_stages = hats / hats.sum(), values.speed_stages
+        hours, speed_stages, posterior = values.hours, values.speed_stages, self.speeds.posterior
+        hats, log_variances = self.weights.of_day(hours, index)  # weights of HATs, and variances of their logs
+        if speed_stages:  # sums of speeds have updated the day's total weight
+            hats = self.speeds.weights[index]
+        regressors, share = self.regressors(hours), hats / hats.sum()
+        means = self.speeds.layout.hats(posterior.mean, hours, index, regressors)
+        variances = posterior.variances_of_hats(hours, index, regressors)
         moved_kmh = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
         gate = Gate(
-            ratio=self._ratio(day, means, variances),
+            ratio=self._ratio(share, hours, index, means, variances),
             moved_kmh=moved_kmh,
-            total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
+            total_sd=float(self.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
+            is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
         )
-        one_weight = float(fit.speeds.one_weights[index])
-        spread = fit.speeds.cautious_spread
+        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.cautious_spread
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
-        kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
+        kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, self.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
         counts, nodes_kmh = np.maximum(numbers, 1.0), kmh[..., None]  # means are of one or more; (cells, slots, ..)
         return Field(
@@ -74,18 +78,17 @@ class Learned:
             spread=spread,
             weights=weights,
             vehicles=numbers,
-            day=day,
+            hours=hours,
+            day=index,
             gate=gate,
         )
 
-    def _ratio(self, day: DayFields, values: Float64s, variances: Float64s) -> float:
+    def _ratio(self, share: Float64s, hours: Int64s, day: int, values: Float64s, variances: Float64s) -> float:
         """Computes the map's expected squared error relative to the city's true mean."""
-        layout, posterior = self.fit.speeds.layout, self.fit.speeds.posterior
-        share = day.weights / day.weights.sum()
-        item = Item(Groups.everything(*share.shape), day.hours, day.index, ("traffic",))
-        rows = Stack(layout, [item], len(self.fit.days))([share], [day.regressors])
-        covariance = posterior.solve(rows.adjoint(np.ones(1)))
-        with_mean = layout.hats(covariance, day.hours, day.index, day.regressors)
+        regressors = self.regressors(hours)
+        rows = self.speeds.rows(Groups.everything(*share.shape), hours, day, share, regressors)
+        covariance = self.speeds.posterior.solve(rows.adjoint(np.ones(1)))
+        with_mean = self.speeds.layout.hats(covariance, hours, day, regressors)
         # Var(HAT - mean) = Var(HAT) - 2 Cov(HAT, mean) + Var(mean), which is the covariances' mean.
         constant = (values - np.sum(share * values)) ** 2 + variances - 2 * with_mean + np.sum(share * with_mean)
         return float(np.sum(share * variances) / max(np.sum(share * constant), 1e-9))
@@ -125,7 +128,7 @@ def _with_single_hats(
 
 def learned(state: State) -> Learned:
     """Fits the fields to a state."""
-    return Learned(fitted_fields(state))
+    return Learned(state, *fitted_fields(state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +188,110 @@ def _slot_in_day(hours: Int64s, index: int, values: StageValues) -> StageValues:
         for level in values.levels
     )
     return StageValues(centre=np.repeat(values.centre, hours.size, axis=1), levels=levels)
+
+
+def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
+    """Estimates a day's group means, (cell groups, slot groups).
+
+    A group's value is the mean of its HATs' values by expected weight, so values of all groupings agree. Variances
+    include effects' joint covariance, uncertain weights, HATs' deviations, and the weight of standing vehicles.
+    """
+    hours, day, weights = posterior.hours, posterior.day, groups.totals(posterior.weights)
+    share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
+    values = groups.totals(share * posterior.values)
+    weight_slopes = share * (posterior.values - groups.to_hats(values))  # of values by HATs' log weights
+    log_variances = models.weights.group_variances(groups, hours, day, share)
+    variances = models.speeds.group_variances(groups, hours, day, share, models.regressors(hours))
+    variances = variances + _through_weights(models, posterior, groups, weight_slopes)
+    variances = variances + _through_standing(models.state.facts, posterior, groups, weight_slopes)
+    repeats = _repeats(models.state.facts, posterior, groups)
+    kmh, precisions, squares = posterior.values[..., None], posterior.precisions[..., None], share[..., None] ** 2
+    deviations = posterior.spread.of_reports(posterior.vehicles, kmh, precisions)
+    return replace(
+        posterior,
+        values=values,
+        variances=variances,
+        of_ratios=ratio_variances(values, weights, log_variances),  # of means over uncertain weights
+        # A vehicle's deviation is alike in all its HATs of a group.
+        deviations=_pooled(groups, squares * deviations) * repeats[..., None],
+        traffic_deviations=_pooled(groups, squares * posterior.traffic_deviations),
+        repeats=repeats,
+        weights=weights,
+        vehicles=_pooled(groups, posterior.vehicles),
+    )
+
+
+def smooth_hours(hours: Field, day: Field) -> Field:
+    """Gives hours the day's value within one standard error, and its bias."""
+    difference = hours.values - day.values
+    squared_error = hours.variances + hours.deviations.mean(axis=-1)
+    is_noise = difference**2 <= squared_error
+    return replace(
+        hours,
+        values=np.where(is_noise, day.values, hours.values),
+        variances=hours.variances + np.where(is_noise, difference**2, 0.0),
+    )
+
+
+class Shown(NamedTuple):
+    """Published numbers, with coarser values where shown, else nan."""
+
+    estimates: PublishedNumbers
+    values: Float64s
+    lower95: Float64s
+    upper95: Float64s
+
+
+def with_coarser(models: Learned, posterior: Field, upper_kmh: float) -> Shown:
+    """Adds reliable coarser values to HATs that are unreliable."""
+    estimates = published(posterior, upper_kmh)
+    groups = Groups(cells=models.state.design.parents, slots=np.arange(posterior.hours.size))
+    coarse = published(coarser(models, posterior, groups), upper_kmh)
+    chosen = (estimates.status == Status.UNRELIABLE) & groups.to_hats(coarse.status == Status.OK)
+    arrays = (coarse.values, coarse.lower95, coarse.upper95)
+    status = np.where(chosen, Status.PARENT, estimates.status).astype(np.int64)
+    return Shown(replace(estimates, status=status), *(np.where(chosen, groups.to_hats(x), np.nan) for x in arrays))
+
+
+def _pooled(groups: Groups, hats: Float64s) -> Float64s:
+    """Sums HATs' nodes, (cells, slots, NODES), over groups: vehicle numbers rise together."""
+    return np.stack([groups.totals(hats[..., node]) for node in range(NODES)], axis=-1)
+
+
+def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+    """Computes variances of group means from uncertain weights, by the delta method.
+
+    slopes: of the mean by log weights, (cells, slots). These err by effects (`of_effects`), by each hour of the city
+    (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
+    """
+    slots = np.arange(posterior.hours.size)
+    by_slot = np.zeros((*groups.shape, slots.size))
+    np.add.at(by_slot, (groups.cells[:, None], groups.slots, slots), slopes)
+    of_vehicles = models.speeds.one_weights[posterior.day] / posterior.weights
+    hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
+    of_effects = models.weights.group_variances(groups, posterior.hours, posterior.day, slopes)
+    return np.asarray(of_effects + hats + fitted.HAT_LOG_VARIANCE * np.sum(by_slot**2, axis=-1))
+
+
+def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+    """Computes squared shifts of group means if standing vehicles counted fully.
+
+    A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open. A
+    cell's hours shift together, cells independently: sums by cell are squared, then added up. slopes: of group means by
+    log weights, (cells, slots).
+    """
+    standing = np.exp(-((np.maximum(posterior.values, 0.0) / fitted.STANDS_KMH) ** 2))
+    shifts = (facts.standing - 1) * standing * slopes
+    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(shifts)
+    return Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
+
+
+def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
+    """Estimates how many HATs of a group one of its vehicles visits.
+
+    Cells of an hour (one, and the group's share of its others) times slots of a cell, (cell groups, slot groups).
+    """
+    weights, slot_counts = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
+    share = weights / np.maximum(weights.sum(axis=0), 1e-12)
+    in_cell = np.maximum(facts.hats_in_cell * slot_counts / groups.slots.size, 1.0)
+    return np.asarray((1 + (facts.hats_in_hour - 1) * share) * in_cell)

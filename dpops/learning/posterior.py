@@ -263,3 +263,17 @@ class LatentField:
         self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
         counts = [day.count for day in self.days]
         self.posterior = Posterior(self.layout, self.strengths, counts, data, is_rough=is_rough)
+
+    def rows(
+        self, groups: Groups, hours: Int64s, day: int, hats: Float64s, regressors: Regressors | None = None
+    ) -> EffectRows:
+        """Builds a day's rows of groups' sums; hats: HATs' weights, (cells, slots)."""
+        item = Item(groups, hours, day, tuple(regressors or ()))
+        return Stack(self.layout, [item], len(self.days))([hats], [regressors or {}])
+
+    def group_variances(
+        self, groups: Groups, hours: Int64s, day: int, hats: Float64s, regressors: Regressors | None = None
+    ) -> Float64s:
+        """Computes variances of such sums, (cell groups, slot groups)."""
+        variances = self.posterior.variances_of_rows(self.rows(groups, hours, day, hats, regressors))
+        return variances.reshape(groups.shape)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error
-from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, expected_maps
+from dpops.learning.expected import CONCENTRATED, EVEN, SPREAD, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import MOVING, times_of, with_places
 from dpops.levels.stages import UNIT, Stage, scaled

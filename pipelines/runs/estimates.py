@@ -159,7 +159,7 @@ def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[
     """
     models = learned_from(entries, recorded.policy)
     # As learned: `field.spread` is a multiple of it, for cautious intervals. Vehicles: (cells, slots, NODES).
-    field, spread = models.estimate(), models.fit.speeds.spread
+    field, spread = models.estimate(), models.speeds.spread
     share, vehicles = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
     # Of HATs' own means around the field, as far as noisy sums of single HATs (`precisions`) leave them unknown.
     deviations = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])

@@ -7,9 +7,8 @@ import pytest
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, Status, coarser, learned, published, smooth_hours, with_coarser
-from dpops.learning.effects import Item, Stack
 from dpops.learning.field import NODES
-from dpops.learning.weights import ratio_variances
+from dpops.learning.latent import ratio_variances
 from tests.dpops.learning.city import HOURS, after, design
 
 OF = design()
@@ -44,14 +43,13 @@ def test_finer_groups_average_to_coarser_ones(model: Learned, posterior: Field, 
 def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learned, name: str) -> None:
     """Against the covariance of HATs two by two, and against what means move by if weights do."""
     posterior, groups = model.estimate(), GROUPS[name]
-    coarse, fit = coarser(model, posterior, groups), model.fit
+    coarse = coarser(model, posterior, groups)
     single = Groups(cells=CELLS, slots=HOURS)
     for pair in ((0, 0), (coarse.values.shape[0] - 1, coarse.values.shape[1] - 1)):
         members = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(members, posterior.weights, 0.0) / posterior.weights[members].sum()
-        item = Item(single, HOURS, posterior.day.index, ("traffic",))
-        rows = Stack(fit.speeds.layout, [item], len(fit.days))([np.ones(share.shape)], [posterior.day.regressors])
-        root = rows.times(fit.speeds.posterior.samples)
+        rows = model.speeds.rows(single, HOURS, posterior.day, np.ones(share.shape), model.regressors(HOURS))
+        root = rows.times(model.speeds.posterior.samples)
         variance = np.mean((share.ravel() @ root) ** 2)
         assert coarse.variances[pair] == pytest.approx(variance + through_weights(model, posterior, members), rel=1e-4)
 
@@ -70,15 +68,10 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
         only = np.zeros(members.shape)
         only[cell, slot] = 1
         slopes[cell, slot] = (moved(only) - still) / tiny
-    fit, single = model.fit, Groups(cells=CELLS, slots=HOURS)
-    rows = Stack(fit.weights.layout, [Item(single, HOURS, posterior.day.index)], len(fit.days))(
-        [np.ones(members.shape)]
-    )
-    samples = fit.weights.posterior.samples
-    shared = np.mean((slopes.ravel() @ rows.times(samples)) ** 2)
-    single_hats = np.sum(
-        slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weights[posterior.day.index] / posterior.weights)
-    )
+    rows = model.weights.rows(Groups(cells=CELLS, slots=HOURS), HOURS, posterior.day, np.ones(members.shape))
+    shared = np.mean((slopes.ravel() @ rows.times(model.weights.posterior.samples)) ** 2)
+    of_vehicles = model.speeds.one_weights[posterior.day] / posterior.weights
+    single_hats = np.sum(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
 
 
@@ -89,7 +82,7 @@ def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model: Learned) 
     assert ratio == pytest.approx(np.mean((np.exp(-logs) - 1) ** 2), rel=0.02)
     posterior = model.estimate()
     city = np.average(posterior.values, weights=posterior.weights)
-    log_variances = model.fit.weights.of_day(model.fit.days[2], 2)[1]
+    log_variances = model.weights.of_day(HOURS, 2)[1]
     of_weights = np.exp(3 * log_variances) - 2 * np.exp(log_variances) + 1
     assert np.allclose(posterior.of_ratios, of_weights * (posterior.values - city) ** 2)
     widened, alone = (published(field, 65).sd for field in (posterior, replace(posterior, of_ratios=0 * city)))
@@ -146,7 +139,7 @@ def with_depot(model: Learned, kmh: float, standing: float = 3.0) -> tuple[Learn
     )
     values = np.where(depot, kmh, np.maximum(posterior.values, 15.0))
     state = replace(model.state, facts=facts)
-    return replace(model, fit=replace(model.fit, state=state)), replace(posterior, values=values, weights=weights)
+    return replace(model, state=state), replace(posterior, values=values, weights=weights)
 
 
 @pytest.mark.parametrize(("kmh", "standing", "told"), [(1.0, 3.0, True), (20.0, 3.0, False), (1.0, 1.0, False)])
@@ -168,7 +161,7 @@ def test_an_interval_holds_the_mean_that_standing_vehicles_would_make(
 def test_a_vehicle_counts_once_for_a_group_in_which_it_is_often(model: Learned) -> None:
     """Three vehicles in an hour of the city had counted as fifteen, and their mean as known."""
     often = replace(model.state.facts, hats_in_hour=5.0, hats_in_cell=4.0)
-    of = replace(model, fit=replace(model.fit, state=replace(model.state, facts=often)))
+    of = replace(model, state=replace(model.state, facts=often))
     posterior = model.estimate()
     assert coarser(of, posterior, GROUPS["city-hour"]).repeats == pytest.approx(np.full((1, HOURS.size), 5.0))
     assert coarser(of, posterior, GROUPS["cell-day"]).repeats.min() > 4

@@ -7,8 +7,16 @@ import pytest
 
 from dpops import fitted
 from dpops.claims import rho_within
-from dpops.learning.expected import speed_noise, weight_noise
-from dpops.learning.expected_places import CONCENTRATED, LEAST_VEHICLES, SPREAD, Z90, ExpectedMap, expected_maps
+from dpops.learning.expected import (
+    CONCENTRATED,
+    LEAST_AT_PLACE,
+    SPREAD,
+    Z90,
+    ExpectedMap,
+    expected_maps,
+    speed_noise,
+    weight_noise,
+)
 from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import RETAINED, Fleet, spread_of, weight_at_places
 from dpops.levels.parts import with_places
@@ -66,7 +74,7 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
         weights, far = drawn_places(crowding, vehicles, seed)
         belief, reports = learned(weights, far, days), weights / weights.sum()
         errors.append(reports @ np.abs(belief.values - far))
-        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_AT_PLACE
         parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < INFORMATIVE_KMH)))
     (expectation,) = expected(stage(), vehicles, crowding, (days,))
     assert np.mean(errors) == pytest.approx(expectation.error_kmh, rel=0.3)

@@ -15,14 +15,12 @@ from dpops.learning import (
     State,
     Status,
     add_day,
-    city,
     learned,
     published,
 )
-from dpops.learning.city import weight_layout
 from dpops.learning.effects import EffectLayout
 from dpops.learning.field import Gate
-from dpops.learning.state import RECENT
+from dpops.learning.state import RECENT, weight_layout
 from dpops.spread import TYPICAL, VehicleSpread
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
 
@@ -230,7 +228,7 @@ def test_without_weights_of_days_a_quiet_first_day_does_harm(monkeypatch: pytest
         for block in weight_layout(design()).blocks
     ]
     monkeypatch.setattr("dpops.learning.state.weight_layout", lambda _: EffectLayout(blocks))
-    monkeypatch.setattr("dpops.learning.weights.TOTAL_PRECISION", 0.01)
+    monkeypatch.setattr("dpops.learning.latent.TOTAL_PRECISION", 0.01)
     assert any(harmful(quiet_start(0.4, seed), 0.4) for seed in range(2))
 
 
@@ -285,7 +283,7 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
     day = DayValues(hours=HOURS, stages=(*coarse.stages, StageValues(centre=centre, levels=(single,))))
     models = learned(add_day(State.new(of, FACTS), day))
     posterior = models.estimate()
-    field = models.fit.speeds.values[posterior.day.index]
+    field = models.speeds.values[posterior.day]
     of_field, of_estimate = (
         float(np.sum(weights * np.abs(values - means)) / weights.sum()) for values in (field, posterior.values)
     )
@@ -334,5 +332,5 @@ def test_outskirts_below_the_noise_are_believed_thin(monkeypatch: pytest.MonkeyP
         return float(learned(state).estimate().weights[outer].sum() / 100)
 
     thin, share = believed(), cells[outer].sum() * HOURS.size / 100
-    monkeypatch.setattr(city, "_popularity", lambda of: np.zeros((of.cells, 48)))
+    monkeypatch.setattr("dpops.learning.state._popularity", lambda of: np.zeros((of.cells, 48)))
     assert share < thin < share + 0.7 * (believed() - share)

@@ -6,9 +6,9 @@ import pytest
 from dpops import fitted
 from dpops.learning import Groups
 from dpops.learning import posterior as module
-from dpops.learning.city import speed_layout, weight_layout
 from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Stack
 from dpops.learning.posterior import LinearData, Posterior
+from dpops.learning.state import speed_layout, weight_layout
 from dpops.types import Float64s
 from tests.dpops.learning.city import HOURS, design
 

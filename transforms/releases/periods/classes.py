@@ -56,7 +56,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
         return None
     design = models.state.design
     forecast = models.forecast(np.array(sorted(hours), np.int64))  # averaged over all hours below: one group of slots
-    cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
+    cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
     fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
     posterior = learn_classes(sums, OfCells(weights, means, variances), edges, fleet_weight)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning import places as place_model
-from dpops.learning.expected_places import LEAST_VEHICLES, Z90
+from dpops.learning.expected import LEAST_AT_PLACE, Z90
 from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import RETAINED, weight_at_places
@@ -159,7 +159,7 @@ def _estimates(
     """
     sd = np.sqrt(variances)
     half = Z95 * sd
-    is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_VEHICLES
+    is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_AT_PLACE
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
