@@ -26,7 +26,7 @@ PRELOADED = [
     "hatstream_city.commands.collect", "hatstream_local.commands.fuse", "pipelines.account.backup",
     "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.beam.bounded", "pipelines.runs.estimates",
     "hatstream_city.draft.draft", "hatstream_publish.edition.site", "tests.levels_city",
-    "hatstream_publish.pages.report", "pipelines.plan.levels", "transforms.releases.periods.learned",
+    "hatstream_publish.pages.page", "pipelines.plan.levels", "transforms.releases.periods.learned",
     "hatstream_publish.commands.preview", "pipelines.commands.stream",
     "hatstream_local.fusion.perturb", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
     "pipelines.runs.stream.stream",

@@ -80,7 +80,7 @@ def _(summarise_levels: Any, *given: Any) -> Any:
     return summary._replace(public={**summary.public, "rows": summary.operator_only.opened()["rows"]})
 
 
-@mutant("report-tells-rows", "all-that-is-made-of-a-release", "hatstream_publish.pages.report:draw_report")
+@mutant("report-tells-rows", "all-that-is-made-of-a-release", "hatstream_publish.pages.page:draw_report")
 def _(draw_report: Any, facts: Any, *more: Any) -> Any:
     """The page for the privacy officer tells how many rows there were."""
     return draw_report(replace(facts, guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)

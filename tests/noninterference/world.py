@@ -19,7 +19,7 @@ import pytest
 
 from hatstream.api import account
 from hatstream_publish.edition import site
-from hatstream_publish.pages import report as report_page
+from hatstream_publish.pages import page as report_page
 from pipelines.account import guarantee
 from pipelines.cli import main
 from pipelines.commands.release_summary import OPERATOR_ONLY

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from hatstream_publish.pages.report import GUESSES, odds, reliability
+from hatstream_publish.pages.page import GUESSES, odds, reliability
 from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
 from pipelines.specification import load

@@ -33,7 +33,7 @@ def report(
 ) -> int:
     """Writes an account's report."""
     from hatstream.api import AccountReport
-    from hatstream_publish.pages.report import draw_report
+    from hatstream_publish.pages.page import draw_report
     from hatstream_publish.pages.rows import HATS, check_origin, read_results, with_trips
 
     spec = loaded(spec_path, quiet=as_json)

@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hatstream.api import AccountReport, InputError, Specification
-from hatstream_publish.edition.days import (
+from hatstream_publish.edition.edition import (
     DAYS,
     LATEST_VALUES,
     OPENAPI,
+    DatasetInfo,
+    Edition,
     NewestSlot,
     PublishedDay,
     day_files,
@@ -27,21 +29,21 @@ from hatstream_publish.edition.days import (
     openapi,
     slot_geojson,
 )
-from hatstream_publish.edition.edition import DatasetInfo, Edition
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
-from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
 from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, text_of
+from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, shown, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
-from hatstream_publish.pages.report import shown
 from hatstream_publish.pages.rows import (
     ADVICE,
     CITY,
     HATS,
     USABLE,
+    ColumnEntry,
+    columns_of,
     csv_bytes,
+    parquet_bytes,
     published,
     table_of,
     with_days,

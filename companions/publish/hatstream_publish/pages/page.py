@@ -1,24 +1,29 @@
-"""Renders self-contained HTML files, of which the map is one."""
+"""Renders self-contained HTML files: the map, and the report of promise, spending, quality and gaps."""
 
 import base64
 import csv
 import hashlib
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hatstream.api import write_whole
-from hatstream_publish.pages.pack import packed
+from hatstream.api import AccountReport, Specification, write_whole
+from hatstream_publish.pages.pack import WIDE_KMH, packed, shown_numbers
 from hatstream_publish.pages.places import GroundLine, NamedPlaces
-from hatstream_publish.pages.rows import ADVICE, STATUSES
+from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, shows_parent, table_of
 
 _POLICY, _WORDS = "@policy@", "@words@"
 """Stand in a rendered page for texts that are put in afterwards: the policy has digests of the page's own scripts."""
@@ -137,3 +142,152 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         page=script_json(settings | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
     )
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
+
+PUBLIC, OPERATOR = "public", "the operator alone"
+
+CHANNELS = (
+    ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
+    ("debits, totals and the guarantee", PUBLIC, PUBLIC),
+    ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
+    ("whatever says whether an input is the same as before", OPERATOR, OPERATOR),
+    ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
+    ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
+    ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
+    ("the key and its head file", OPERATOR, OPERATOR),
+)  # every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more
+
+
+class Odds(NamedTuple):
+    """Probabilities of a guess about one vehicle."""
+
+    before: float
+    most: float  # after publication, if results speak for it
+    least: float  # if they speak against it
+
+    @property
+    def most_said(self) -> str:
+        """Upper bound in words."""
+        return _percent(self.most, math.ceil)
+
+    @property
+    def least_said(self) -> str:
+        """Lower bound in words."""
+        return _percent(self.least, math.floor)
+
+
+_LEAST_SHOWN = 1e-5  # probabilities nearer to 0 or 1 are not shown with their digits
+
+
+def _percent(share: float, rounded: Callable[[float], int]) -> str:
+    """Writes a probability's bound in per cent; rounded: math.ceil if upper, else math.floor."""
+    if share < _LEAST_SHOWN:
+        return f"less than {100 * _LEAST_SHOWN:g}\u00a0%"
+    if share > 1 - _LEAST_SHOWN:
+        return f"more than {100 - 100 * _LEAST_SHOWN:g}\u00a0%"
+    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # after the point; near 1 those of 1 - share count
+    return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f}\u00a0%"
+
+
+def shown(epsilon: float) -> float:
+    """Rounds an epsilon up to two digits after the point."""
+    return -(-round(epsilon * 100, 6) // 1) / 100  # rounded first, as .07 * 100 is above 7
+
+
+def odds(epsilon: float) -> list[Odds]:
+    """Bounds posterior probabilities by Bayes' rule, with a likelihood ratio of at most e^epsilon."""
+    factor = math.exp(min(epsilon, 700.0))  # e^710 overflows
+    return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
+
+
+def span_odds(account: AccountReport) -> list[dict[str, Any]]:
+    """Bounds the odds of a guess about a vehicle, by span of several days."""
+    return [
+        {
+            "days": bound.days,
+            "limit": bound.limit.describe(),
+            "since": bound.since or None,
+            "epsilon": float(bound.most.epsilon),
+            "delta": float(bound.most.delta),
+            "odds": odds(float(bound.most.epsilon))[0],  # of a guess of one half
+        }
+        for bound in account.bounds
+        if bound.days > 1
+    ]
+
+
+_SPAN_BY_UNIT = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
+
+
+def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
+    """Writes the report of an account and its results, by product. Raises OSError."""
+    spec, account = report.spec, report.spec.account
+    spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
+    statuses = {status for table in rows.values() for status in table["status"].unique().to_pylist()}
+    texts = {
+        "title": f"{spec.name}: what is published and what it protects",
+        "hides_driving": account.adjacency == "add-remove",
+        "span": account.unit.removeprefix("vehicle-"),
+        "in_span": _SPAN_BY_UNIT[account.unit],
+        "most": spent,
+        "delta": float(report.most.delta),
+        "chance": report.most.chance_text,
+        "odds": odds(spent or limit),  # of the limit, before anything is spent
+        "limit": limit,
+        "limit_text": report.limit.describe(),
+        "limit_has_delta": report.has_delta,
+        "full": [bound for bound in report.bounds if bound.over],  # more was spent before the limit was set
+        "spans": span_odds(report),
+        "shown": shown,
+        "odds_of": odds,
+        "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
+        "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
+        "statuses": [(s, f"{STATUSES[s]} {ADVICE.get(s, '')}".strip()) for s in sorted(statuses & STATUSES.keys())],
+        "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
+        "trips": spec.trips_sentence,
+        "channels": CHANNELS,
+        "wide": WIDE_KMH,
+        "region": _region(spec),
+        "version": version("hatstream"),
+        "created": datetime.now(UTC),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, render("report.html", **vars(report) | texts))
+
+
+def _region(spec: Specification) -> str:
+    """Describes the region and its source."""
+    if spec.cells.region is None:
+        return "every hexagon with reports"
+    source = {
+        "timetable": "the lines and stops of a timetable, which is public",
+        "sample": "a sample of reports: where these vehicles drove is not hidden",
+    }.get(spec.cells.source or "", "the specification, which does not say how it was made")
+    return f"{len(spec.cells.region):,} hexagons, from {source}"
+
+
+def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
+    """Summarises rows by statistic and status.
+
+    "reliable" is the share of values with a usable interval, "half" has quantiles of intervals' half widths; of status
+    "parent" the value is the area's.
+    """
+    classes: list[Mapping[str, Any]] = []
+    for name in sorted(rows["statistic"].unique().to_pylist()):
+        of_name = rows.filter(pc.equal(rows["statistic"], name))
+        for status in sorted(of_name["status"].unique().to_pylist()):
+            subset = of_name.filter(pc.equal(of_name["status"], status))
+            is_parent = shows_parent(subset)
+            lower, upper = (shown_numbers(subset, column, is_parent) for column in ("lower95", "upper95"))
+            half = (upper - lower) / 2
+            half = half[~np.isnan(half)]
+            reliable = float((half <= WIDE_KMH).mean()) if half.size and status in USABLE else 0.0
+            quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
+            row = {"statistic": name, "status": status, "rows": subset.num_rows, "unit": subset["unit"][0].as_py()}
+            classes.append(row | {"reliable": reliable, "half": quantiles})
+    return classes
