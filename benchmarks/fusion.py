@@ -16,10 +16,8 @@ from rich.table import Table
 
 from dpops.noise import Noise
 from hatstream_local.mechanisms.aggregate import aggregate, middles
-from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.means import METHODS, per_user
-from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.mechanisms.estimates import METHODS, Distribution, maximum_likelihood, per_user, smoothed
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
 
 BUCKETS = (256, 1024)
 EPSILONS = (0.1, 0.6)

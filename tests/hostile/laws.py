@@ -28,7 +28,7 @@ PRELOADED = [
     "hatstream_city.draft.draft", "hatstream_publish.edition.site", "tests.levels_city",
     "hatstream_publish.pages.page", "pipelines.plan.levels", "transforms.releases.periods.learned",
     "hatstream_publish.commands.preview", "pipelines.commands.stream",
-    "hatstream_local.fusion.perturb", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
+    "hatstream_local.fusion.fuse", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
     "pipelines.runs.stream.stream",
 ]  # fmt: skip
 """What commands import when they do something: here once for all of them."""

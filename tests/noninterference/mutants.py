@@ -210,7 +210,7 @@ def _(parse_reports: Any, table: Any, rules: Any) -> Any:
     return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
 
 
-@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.perturb:_means")
+@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.fuse:_means")
 def _(_means: Any, *given: Any) -> Any:
     """A vehicle that is faster than all that is expected makes no report."""
     key, values = _means(*given)

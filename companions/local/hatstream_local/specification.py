@@ -12,14 +12,13 @@ import msgspec
 
 from hatstream.api import SpecificationError, layout, read_tables
 from hatstream_local.fusion.columns import NEEDED, Hours
-from hatstream_local.fusion.fuse import FUSED
 from hatstream_local.mechanisms.aggregate import MOST_BUCKETS
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.means import Method
-from hatstream_local.mechanisms.mechanism import Service
+from hatstream_local.mechanisms.estimates import Method
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Service
 
 LAYOUTS = ("avro", "csv", "json", "jsonl", "parquet")  # forms of reports: all whose columns are named
 NAME_LETTERS = 200
+FUSED = "all"  # the service of a fused row; the rows of single services stand beside it for comparison
 GRID_STEPS = 1_000_000
 """Speeds of telemetry are read on a grid of so many steps up to upper_kmh, finer than the mechanisms' own."""
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
 from hatstream_local.mechanisms import aggregate as aggregating
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate
-from hatstream_local.mechanisms.distributions import maximum_likelihood, smoothed
+from hatstream_local.mechanisms.estimates import maximum_likelihood, smoothed
 from hatstream_local.mechanisms.mechanism import Reports
 
 THREE = [("sr", 0.6), ("pm", 0.6), ("sw", 0.6)]

@@ -8,9 +8,8 @@ import pytest
 
 from companions.local.tests.worlds import beta_values, dense_log_likelihood, reports_of
 from hatstream_local.mechanisms.aggregate import middles
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS, Piecewise, StochasticRounding
-from hatstream_local.mechanisms.means import GRID, Method, fixed_weights, fused_mean, per_user, second_moments
-from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.mechanisms.estimates import GRID, Method, fixed_weights, fused_mean, per_user, second_moments
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Piecewise, Reports, Service, StochasticRounding
 
 FOUR = [("sr", 0.5), ("laplace", 1.0), ("pm", 0.7), ("sw", 2.0)]
 METHODS: list[Method] = ["ua", "fixed", "uwa"]

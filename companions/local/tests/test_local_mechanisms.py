@@ -9,10 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from hatstream_local.mechanisms import kinds
 from hatstream_local.mechanisms import mechanism as grid
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS, Piecewise, SquareWave, StochasticRounding, Window
-from hatstream_local.mechanisms.mechanism import LocalMechanism
+from hatstream_local.mechanisms.mechanism import (
+    LOCAL_MECHANISMS,
+    LocalMechanism,
+    Piecewise,
+    SquareWave,
+    StochasticRounding,
+    Window,
+)
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.checks import seeded
 
@@ -107,7 +112,7 @@ def test_real_epsilon_by_enumeration_of_the_exact_law(
     kind: type[Window], epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a grid of 12 steps: every cell and every two values, in rational numbers."""
-    monkeypatch.setattr(kinds, "STEPS", 12)
+    monkeypatch.setattr(grid, "STEPS", 12)
     mechanism = kind(epsilon)
     cells, coin = mechanism._cells(), Fraction(mechanism._coin(), 1 << grid.COIN_BITS)
     law = np.zeros((13, 12 + cells), object) + (1 - coin) / (12 + cells)
@@ -122,7 +127,7 @@ def test_real_epsilon_by_enumeration_of_the_exact_law(
 @pytest.mark.parametrize("kind", [Piecewise, SquareWave])
 def test_window_reports_follow_the_exact_law(kind: type[Window], monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square of 40,000 draws on a grid of 12 steps. False-alarm rate 2 x 1e-6, seed fixed."""
-    monkeypatch.setattr(kinds, "STEPS", 12)
+    monkeypatch.setattr(grid, "STEPS", 12)
     mechanism = kind(1.0)
     cells, coin = mechanism._cells(), mechanism._coin() / (1 << grid.COIN_BITS)
     drawn = np.bincount(mechanism._draw(np.full(40_000, 5), seeded(5)), minlength=12 + cells)

@@ -10,11 +10,9 @@ import pytest
 from companions.local.tests.worlds import rules
 from hatstream_local.fusion import fuse as fusing
 from hatstream_local.fusion.columns import Reported, parse_reports
-from hatstream_local.fusion.fuse import GroupReports, fuse, join
-from hatstream_local.fusion.perturb import perturb
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.means import fused_mean
-from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.fusion.fuse import GroupReports, fuse, join, perturb
+from hatstream_local.mechanisms.estimates import fused_mean
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
 from tests.statistical.checks import seeded
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]

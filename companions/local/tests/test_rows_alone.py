@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from companions.local.tests.worlds import rules
 from hatstream_local.fusion.columns import parse_reports
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.mechanism import Service
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Service
 from transforms.layouts import layout
 
 RULES = rules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))])

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from hatstream.api import layout
 from hatstream_local.fusion.columns import Hours
 from hatstream_local.mechanisms.aggregate import middles
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
 from hatstream_local.specification import FusionSpecification
 from tests.statistical.checks import seeded
 

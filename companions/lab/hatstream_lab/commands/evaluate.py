@@ -313,8 +313,7 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
     --data and --spec, the specification of a fusion, add the speeds of telemetry to the two made-up sets of values.
     """
     from hatstream_lab.evaluation import fusion
-    from hatstream_local.fusion.fuse import nothing_usable
-    from hatstream_local.fusion.perturb import read_telemetry
+    from hatstream_local.fusion.fuse import nothing_usable, read_telemetry
     from hatstream_local.specification import load_fusion
 
     pool = None

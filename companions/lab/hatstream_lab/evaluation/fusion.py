@@ -15,10 +15,8 @@ from scipy.special import rel_entr
 from dpops import Noise
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Progress, Row, Table
 from hatstream_local.mechanisms.aggregate import aggregate
-from hatstream_local.mechanisms.distributions import smoothed
-from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.means import METHODS, fixed_weights, per_user
-from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.mechanisms.estimates import METHODS, fixed_weights, per_user, smoothed
+from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
 
 _TOML_FIGURES = tomllib.loads(files(__package__).joinpath("fusion.toml").read_text())
 MEANS: Mapping[str, Sequence[float]] = _TOML_FIGURES["epsilons"]["mean"]

@@ -31,12 +31,12 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     Example:
       hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
     """
-    from hatstream_local.fusion import fuse as fusing
+    from hatstream_local.fusion.fuse import fuse_files
     from hatstream_local.specification import load_fusion
 
     spec = load_fusion(spec_path)
     with progress_bars(quiet=as_json) as bars:
-        fused = fusing.run(spec, pattern, output, formats, bars)
+        fused = fuse_files(spec, pattern, output, formats, bars)
     if as_json:
         document = {
             "spec_id": spec.spec_id,
@@ -80,12 +80,12 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     Example:
       hatstream perturb --spec fusion.toml --input 'feed/*.csv' --output reports/day.csv --key reports.key
     """
-    from hatstream_local.fusion import perturb as perturbing
+    from hatstream_local.fusion.fuse import perturb_files
     from hatstream_local.specification import load_fusion
 
     spec = load_fusion(spec_path)
     with progress_bars(quiet=as_json) as bars:
-        run = perturbing.run(spec, pattern, output, key_path, bars)
+        run = perturb_files(spec, pattern, output, key_path, bars)
     if as_json:
         click.echo(msgspec.json.encode(run).decode())
         return
@@ -99,7 +99,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
 
 def _table(fused: Fused) -> Table:
     """Tabulates the first groups' means, fused and by service."""
-    from hatstream_local.fusion.fuse import FUSED
+    from hatstream_local.specification import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left", caption_justify="left")

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hatstream_local.mechanisms.kinds import StochasticRounding, Window
-from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports, StochasticRounding, Window
 
 Int32s = NDArray[np.int32]
 
