@@ -27,7 +27,7 @@ from dpops.mechanisms.quantiles import FixedQuantile
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
-from hatstream_lab.evaluation.datasets import geometric, itms_counts
+from hatstream_lab.evaluation.papers import geometric, itms_counts
 
 FOLDER = Path(__file__).parent / "pictures"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)

@@ -7,7 +7,7 @@ import pytest
 
 from hatstream_lab.servers.flink import WorkerPool
 from hatstream_lab.servers.kafka import Kafka
-from hatstream_lab.servers.maven import MissingTool, class_path
+from hatstream_lab.servers.process import MissingTool, class_path
 from tests.servers import unavailable
 from tests.stream.cluster import JobServer
 from tests.stream.minutes import chosen

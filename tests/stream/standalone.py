@@ -10,8 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from hatstream_lab.servers.flink import JAVA
-from hatstream_lab.servers.maven import class_path
-from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
+from hatstream_lab.servers.process import LOOPBACK, Server, class_path, free_ports, is_open
 from pipelines.runs.flink.rest import Cluster
 from tests.stream.cluster import slots_in_use
 

@@ -13,10 +13,17 @@ from dpops.mechanism import Totals
 from dpops.noise import Noise
 from dpops.types import CountsKnown
 from hatstream_lab.evaluation import mechanisms, papers
-from hatstream_lab.evaluation.datasets import (
+from hatstream_lab.evaluation.experiment import Experiment
+from hatstream_lab.evaluation.mechanisms import Contender
+from hatstream_lab.evaluation.papers import (
+    EPSILONS,
     GRID,
     ITMS_PRIOR,
+    REFERENCE,
+    Cell,
     DataSet,
+    Sources,
+    contenders,
     counts_from,
     extreme,
     from_folder,
@@ -24,9 +31,6 @@ from hatstream_lab.evaluation.datasets import (
     itms_counts,
     itms_like,
 )
-from hatstream_lab.evaluation.experiment import Experiment
-from hatstream_lab.evaluation.mechanisms import Contender
-from hatstream_lab.evaluation.papers import EPSILONS, REFERENCE, Cell, Sources, contenders
 from pipelines.cli import main
 from tests import city
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from hatstream_lab.servers import maven, postgres
+from hatstream_lab.servers import postgres, process
 from hatstream_lab.servers.process import Server, ServerError
 
 
@@ -16,9 +16,9 @@ def python(text):
 
 def test_what_is_missing_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert len(maven.missing_tools()) == 2
-    with pytest.raises(maven.MissingTool, match=r"a JDK 17 or newer .*Maven"):
-        maven.class_path("kafka")
+    assert len(process.missing_tools()) == 2
+    with pytest.raises(process.MissingTool, match=r"a JDK 17 or newer .*Maven"):
+        process.class_path("kafka")
 
 
 def test_a_jar_that_is_not_the_one_that_was_tried_is_not_run(tmp_path):
@@ -26,12 +26,12 @@ def test_a_jar_that_is_not_the_one_that_was_tried_is_not_run(tmp_path):
     for jar in jars:
         jar.write_bytes(jar.name.encode())
     sums = "".join(f"{sha256(jar.name.encode()).hexdigest()}  {jar.name}\n" for jar in jars)
-    maven._check_jars(jars, sums)
+    process._check_jars(jars, sums)
     with pytest.raises(RuntimeError, match=r"1 jars are not .* such as b\.jar"):
-        maven._check_jars(jars[:1], sums)
+        process._check_jars(jars[:1], sums)
     jars[0].write_bytes(b"other")
     with pytest.raises(RuntimeError, match=r"1 jars are not .* such as a\.jar"):
-        maven._check_jars(jars, sums)
+        process._check_jars(jars, sums)
 
 
 def test_a_server_that_ends_before_it_is_ready_says_its_last_words(tmp_path):

@@ -169,7 +169,7 @@ def papers(
 ) -> None:
     """Simulate every mechanism on the papers' data sets, beside the published errors."""
     from hatstream_lab.evaluation import papers
-    from hatstream_lab.evaluation.datasets import counts_from
+    from hatstream_lab.evaluation.papers import counts_from
 
     if not_private != (folder is not None):
         raise UsageError("--sets needs --not-private: the output shows functions of true values; nothing else needs it")

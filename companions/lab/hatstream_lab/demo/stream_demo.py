@@ -30,9 +30,8 @@ from hatstream.api import InputError, asked_to_stop, note, option, progress_bars
 from hatstream_lab.demo.steps import command_line, run
 from hatstream_lab.made_up_fleet import MadeUpFleet, simulate
 from hatstream_lab.servers.kafka import Kafka
-from hatstream_lab.servers.maven import MissingTool, missing_tools
 from hatstream_lab.servers.postgres import missing_programs, postgres_server
-from hatstream_lab.servers.process import ServerError
+from hatstream_lab.servers.process import MissingTool, ServerError, missing_tools
 
 SPEED_UP, FIRST_HOUR = 200, 6  # times real time, from this local hour on
 DELAY_S = 1.5  # the longest that a report is on its way: so they come out of order

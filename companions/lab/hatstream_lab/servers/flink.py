@@ -13,8 +13,7 @@ from pathlib import Path
 
 import requests
 
-from hatstream_lab.servers.maven import class_path, compiled
-from hatstream_lab.servers.process import LOOPBACK, LocalServer
+from hatstream_lab.servers.process import LOOPBACK, LocalServer, class_path, compiled
 
 ANSWER_S = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")

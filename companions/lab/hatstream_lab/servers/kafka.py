@@ -8,8 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from hatstream_lab.servers.maven import class_path
-from hatstream_lab.servers.process import LOOPBACK, LocalServer, ServerError
+from hatstream_lab.servers.process import LOOPBACK, LocalServer, ServerError, class_path
 
 _CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"  # 16 bytes in base64, as Kafka wants them
 _JAVA = ("java", "-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

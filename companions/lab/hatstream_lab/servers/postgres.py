@@ -14,8 +14,7 @@ from typing import Any
 
 import psycopg
 
-from hatstream_lab.servers.maven import MissingTool
-from hatstream_lab.servers.process import LOOPBACK, ServerError, free_ports
+from hatstream_lab.servers.process import LOOPBACK, MissingTool, ServerError, free_ports
 
 START_S = 120  # longest wait for the server's start or end
 GUARDED = "guarded"  # the one role, made by who wants it, that the server asks for a password
