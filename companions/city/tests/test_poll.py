@@ -12,7 +12,6 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from hatstream.api import InputError
-from hatstream_city.collect import asking
 from hatstream_city.collect import poll as module
 from hatstream_city.collect.poll import Poller
 from hatstream_city.commands import collect as command
@@ -24,7 +23,7 @@ EXCHANGED = module.exchanged
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Exchanges that end need no process of their own here, which takes half a second."""
-    monkeypatch.setattr(module, "exchanged", lambda question, _: asking.exchanged_here(question))
+    monkeypatch.setattr(module, "exchanged", lambda question, _: module.exchanged_here(question))
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
     service.answers = [answer(body=ONE, **dated)] * 2 + [answer(503, Retry_After="90")] * 2
     for _ in range(2):
         question = module.Question(service.url, {}, 60)
-        assert EXCHANGED(question, lambda: False) == asking.exchanged_here(question)
+        assert EXCHANGED(question, lambda: False) == module.exchanged_here(question)
 
 
 @pytest.mark.few(2)

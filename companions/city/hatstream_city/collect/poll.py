@@ -1,19 +1,32 @@
-"""Polls one address for new messages, with back-off."""
+"""Polls one address for new messages, with back-off, by a process that fetches it before a deadline.
 
+Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
+"""
+
+import resource
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from gzip import GzipFile
 from hashlib import sha256
+from http.client import HTTPResponse
+from io import BytesIO
 from typing import Literal
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
+import requests
+from urllib3.connection import HTTPConnection
 
 LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
 KILLED_S = 0.5  # longest wait until a killed process is gone, which takes long on a busy machine
-_PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; main()"
+_PROGRAM = "import hatstream; from hatstream_city.collect.poll import main; main()"
 
 Outcome = Literal["new", "unchanged", "failed"]
 
@@ -56,7 +69,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
         return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
         return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""
-    result, _, message = reply.partition(b"\n")  # as `asking.main` writes them
+    result, _, message = reply.partition(b"\n")  # as `main` writes them
     return msgspec.json.decode(result, type=ExchangeResult), message
 
 
@@ -99,3 +112,165 @@ class Poller:
         """Computes seconds until the next request: `every_s`, doubled by each failure in a row."""
         doubled_s = self.every_s * 2.0 ** min(self.failures, _MOST_DOUBLINGS)
         return min(max(doubled_s, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s))
+
+
+# --- the process that asks --------------------------------------------------------------------------------------------
+
+
+CONNECT_S, READ_S = 10.0, 15.0  # most seconds for the connection, and for one piece of an answer
+REDIRECTS = 5
+FEED_BYTES = 64 << 20  # largest message, as sent and decompressed
+MEMORY_BYTES = 1 << 30  # most memory of the process, which a hostile answer could expand to fill
+
+_TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
+_REASONS = (  # reason of a failure by the first class that fits: exceptions' own texts show the address, with its key
+    (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),
+    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
+    (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
+    (requests.exceptions.ProxyError, "the proxy does not answer"),
+    (requests.exceptions.ChunkedEncodingError, _BROKEN_OFF),
+    (requests.exceptions.ConnectionError, "no connection: the server is not there, its name is unknown, or it hung up"),
+    (MemoryError, f"the answer takes more than {MEMORY_BYTES >> 20} MiB"),
+    (ValueError, "the address or the answer is not HTTP"),
+    (requests.RequestException, "the exchange failed"),
+)
+_PIECE_BYTES = 1 << 16
+_PORT_BY_SCHEME = {"http": 80, "https": 443}
+
+
+class FetchError(Exception):
+    """Failed request; the message names the reason alone."""
+
+    def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+def main() -> None:
+    """Answers the question on standard input; SIGALRM ends it at the deadline."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent then ends this process
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))  # whatever a message decodes to
+    result, message = exchanged_here(question)
+    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n" + message)
+
+
+def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
+    """Requests a message in this process; its bytes are empty unless it is new."""
+    try:
+        with closing(_response(question)) as answer:
+            if answer.status_code == requests.codes.not_modified:
+                return ExchangeResult("unchanged"), b""
+            if answer.status_code != requests.codes.ok:
+                raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
+            # Without this header requests does not decompress: it would accept an answer that lost its end.
+            encoding = answer.raw.headers.pop("Content-Encoding", "identity")
+            packed = bytearray()
+            for piece in answer.iter_content(_PIECE_BYTES):
+                packed += piece
+                if len(packed) > FEED_BYTES:
+                    raise FetchError(_TOO_LARGE)
+            if not packed:
+                raise FetchError("an empty answer")
+            message = _unpacked(bytes(packed), encoding.lower())
+        if not _is_feed(message):
+            raise FetchError("the answer is not a GTFS-realtime message")
+        return ExchangeResult("new", conditions=_conditions(answer)), message
+    except FetchError as error:
+        return ExchangeResult("failed", str(error), error.retry_after_s), b""
+    except tuple(kind for kind, _ in _REASONS) as error:
+        return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
+
+
+class _FinalResponse(HTTPResponse):
+    """HTTP response that skips interim responses such as 102 and 103."""
+
+    def begin(self) -> None:
+        """Reads heads until one is final; http.client skips 100 alone, and 101 ends HTTP."""
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]  # http.client reads a head only while there is none
+            super().begin()
+
+
+HTTPConnection.response_class = _FinalResponse
+
+
+class _Session(requests.Session):
+    """Session that leaves redirects to `_response`, which checks where they lead."""
+
+    def get_redirect_target(self, _answer: requests.Response) -> None:
+        return None
+
+
+def _is_feed(message: bytes) -> bool:
+    """Checks that a message decodes completely."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # slow, and seldom needed
+    from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+    try:
+        return bool(FeedMessage.FromString(message).HasField("header"))
+    except DecodeError:
+        return False
+
+
+def _response(question: Question) -> requests.Response:
+    """Requests an address, following redirects to the same origin. Raises FetchError."""
+    url, session = question.url, _Session()
+    session.headers["Accept-Encoding"] = "gzip"
+    for _ in range(REDIRECTS + 1):
+        answer = session.get(
+            url, headers=question.headers, timeout=(CONNECT_S, READ_S), stream=True, allow_redirects=False
+        )
+        if not answer.is_redirect:
+            return answer
+        answer.close()
+        try:
+            url = urljoin(url, answer.headers["Location"])
+            leaves = _origin(url) != _origin(question.url)
+        except ValueError:
+            raise FetchError("redirects to an invalid address") from None
+        if leaves:
+            raise FetchError("redirects to another scheme, host or port: name the address where the feed is, if it is")
+    raise FetchError(f"redirects more than {REDIRECTS} times")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Reads scheme, host and port. Raises ValueError."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORT_BY_SCHEME.get(parts.scheme)
+
+
+def _unpacked(message: bytes, encoding: str) -> bytes:
+    """Decompresses a message, `encoding` being its Content-Encoding. Raises FetchError."""
+    if encoding == "identity":
+        return message
+    if encoding not in ("gzip", "x-gzip"):
+        raise FetchError("the answer is compressed in another way than gzip")
+    try:
+        message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)  # one more shows that it is too large
+    except EOFError:
+        raise FetchError(_BROKEN_OFF) from None
+    except (OSError, zlib.error):
+        raise FetchError("the answer is not gzip, though its Content-Encoding says so") from None
+    if len(message) > FEED_BYTES:
+        raise FetchError(_TOO_LARGE)
+    return message
+
+
+def _conditions(answer: requests.Response) -> dict[str, str]:
+    """Turns an answer's headers into conditions of the next request (RFC 9110, 13)."""
+    pairs = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+    return {condition: answer.headers[header] for header, condition in pairs if header in answer.headers}
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    """Reads the wait that a service demands, in seconds; 0 for none."""
+    text = answer.headers.get("Retry-After", "")
+    try:
+        wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return max(0.0, min(wait_s, 1e6))  # finite, as JSON needs; the poller waits far less

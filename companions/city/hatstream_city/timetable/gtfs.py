@@ -1,4 +1,4 @@
-"""Reads a static GTFS feed: a public timetable's tables.
+"""Reads a static GTFS feed: a public timetable's tables and lines.
 
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
-from hatstream_city.timetable.positions import Floats, Int64s, Middle, middle_of
+from hatstream_city.timetable.positions import FAR_M, Floats, Int64s, Middle, cells_at, distance_m, middle_of
 
 MOST_BYTES = 4 << 30  # of one table, expanded
 SMALL_BYTES, EXPANSION = 64 << 20, 100
@@ -290,3 +290,48 @@ def _interpolate(trip: Int64s, s: Floats) -> Floats:
     is_between = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
     fraction = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
     return np.where(is_between, s[low] + fraction * (s[high] - s[low]), s)
+
+
+# --- cells of lines ---------------------------------------------------------------------------------------------------
+
+SAMPLE_M = 150.0  # between two positions of a line that cells are looked up for
+
+
+def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
+    """Finds each position's cell; 0 for NaN."""
+    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)  # of lines across the antimeridian
+    fits = ~np.isnan(lat) & ~np.isnan(lon)
+    cells = np.zeros(lat.size, np.int64)
+    cells[fits] = cells_at(lat[fits], lon[fits], resolution)
+    return cells
+
+
+class Passages(NamedTuple):
+    """Stretches of lines within a cell, (stretches,), ascending by line and start."""
+
+    line: Int64s
+    cell: Int64s
+    start: Floats  # part of the line's length, 0 to 1
+    end: Floats
+
+
+def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
+    """Finds the cells that lines pass, in order, sampled every SAMPLE_M metres."""
+    lines = feed.lines
+    line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
+    has_next = np.append(line[1:] == line[:-1], False)
+    following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
+    step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
+    # Samples after each point; a step beyond FAR_M is an error of the feed, and must not fill the memory.
+    steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
+    row = np.repeat(np.arange(line.size), steps)
+    fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
+    lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
+    cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
+    before_m = np.cumsum(step_m) - step_m
+    along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
+    length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)  # no 0 / 0
+    starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
+    passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]  # start: 0 to 1
+    is_last = np.append(np.diff(passage_line) != 0, True)[: starts.size]  # of a line; cut, as there may be none
+    return Passages(passage_line, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))  # ends: next starts

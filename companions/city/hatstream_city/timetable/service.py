@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
-from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs
+from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs, Passages
 from hatstream_city.timetable.positions import Floats, Int64s, distance_m
-from hatstream_city.timetable.surroundings import Passages
 
 TURN_S = 1_800
 """A vehicle needs so long between duties of different routes; between those of one, the timetable has the layover."""
