@@ -1,4 +1,4 @@
-"""Polls one address for new messages, with back-off, by a process that fetches it before a deadline.
+"""Polls one address for new messages, by processes with a deadline.
 
 Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
 """

@@ -1,4 +1,4 @@
-"""Reads a town from its timetable, with map files: cells, names and routes of its places."""
+"""Reads a town from its timetable, and draws its map files."""
 
 import csv
 import io

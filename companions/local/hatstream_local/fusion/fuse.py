@@ -1,4 +1,4 @@
-"""Fuses files of reports into one table of statistics, and makes such reports of telemetry.
+"""Fuses files of reports into statistics; makes such reports of telemetry.
 
 read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """

@@ -1,4 +1,4 @@
-"""Mean over users, and the distribution behind their reports, from several services' local reports."""
+"""Estimates means and distributions from several services' local reports."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Collects the public facts about one published folder, and writes programs' files: days, newest slot, index."""
+"""Collects facts about a published folder; writes programs' files, such as days."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

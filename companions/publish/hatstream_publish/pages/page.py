@@ -1,4 +1,4 @@
-"""Renders self-contained HTML files: the map, and the report of promise, spending, quality and gaps."""
+"""Renders self-contained HTML files: the map and the report."""
 
 import base64
 import csv

@@ -1,4 +1,4 @@
-"""Reads result files as rows, selects those to publish, and writes CSV and GeoParquet."""
+"""Reads result files as rows; writes published ones as CSV and GeoParquet."""
 
 import io
 import re
