@@ -21,8 +21,7 @@ from confluent_kafka import Producer
 
 from hatstream_lab.servers.flink import JobServer, WorkerPool
 from hatstream_lab.servers.kafka import Kafka
-from pipelines.runs.flink.engine import Flink
-from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.flink.engine import Cluster, Flink
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.sources.kafka import ReadKafka

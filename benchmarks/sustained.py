@@ -45,8 +45,7 @@ from hatstream_lab.servers.postgres import postgres_server
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
-from pipelines.runs.flink.engine import Flink
-from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.flink.engine import Cluster, Flink
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification, load
 from transforms.public import Summary

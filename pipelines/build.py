@@ -3,7 +3,7 @@
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
 Pipelines count slots, then share `road`, the steps from tallies to estimates, each with its own `Runner`: streams
-(runs/stream/windows.py), scheduled jobs (runs/beam/bounded.py), callers' pipelines (runs/library.py).
+(runs/stream/stream.py), scheduled jobs (runs/beam/bounded.py), callers' pipelines (runs/library.py).
 """
 
 from typing import NamedTuple, Protocol

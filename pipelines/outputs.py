@@ -10,7 +10,6 @@ from pathlib import Path
 from pipelines.account.location import AccountLocation
 from pipelines.errors import UsageError
 from pipelines.job import Outputs
-from pipelines.kinds import of_kind
 from pipelines.option_types import FURTHER
 from pipelines.specification import Specification
 from transforms.atomic_files import locked
@@ -39,7 +38,8 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
         published = published_slots(outputs.folder, spec.spec_id, is_live=is_live)
         if not published:
             continue
-        entry_of = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}  # slot of its entry
+        in_periods = spec.is_learned and not is_live  # then the ledger's entry is of a period's first slot
+        entry_of = {slot_s: spec.slots_of_period(slot_s)[0] if in_periods else slot_s for slot_s in published}
         sought = spec.account.name, spec.spec_id, min(entry_of.values()), max(entry_of.values()) + 1
         recorded = {slot_s for slot_s, _ in location.ledger.recorded_slots(*sought, is_live=is_live)}
         unknown = sorted(slot_s for slot_s in published if entry_of[slot_s] not in recorded)
@@ -102,11 +102,19 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
 
 
 def value_meaning(spec: Specification) -> str:
-    """Describes the mean in the column `value`."""
-    return str(of_kind(spec, "value")(spec))
+    """Describes the mean in the column `value`, with its weighting of vehicles."""
+    if spec.is_learned:
+        return _meaning_of_levels(spec)
+    names, value = {stat.name for stat in spec.statistics}, spec.value.name
+    if names == {"mean-of-vehicles"}:
+        return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
+    if names & {"mean", "mean-of-vehicles"}:
+        slow = ", slow vehicles more often" if value == SPEED else ""
+        return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
+    return "Value of the statistic"
 
 
-def meaning_of_levels(spec: Specification) -> str:
+def _meaning_of_levels(spec: Specification) -> str:
     """Describes the mean or number that `levels` estimates, with its weighting of vehicles."""
     levels, value = spec.by_levels, spec.value.name
     if levels.counted is not None:
@@ -125,14 +133,3 @@ def meaning_of_levels(spec: Specification) -> str:
         f"reports in the place and slot counts n^{float(levels.exponent):g}"
         + (f"; {higher}, by up to 2 km/h" if value == SPEED else "")
     )
-
-
-def meaning_of_hats(spec: Specification) -> str:
-    """Describes the mean among the requested statistics, if any, with its weighting of vehicles."""
-    names, value = {stat.name for stat in spec.statistics}, spec.value.name
-    if names == {"mean-of-vehicles"}:
-        return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
-    if names & {"mean", "mean-of-vehicles"}:
-        slow = ", slow vehicles more often" if value == SPEED else ""
-        return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
-    return "Value of the statistic"

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from dpops.accountant import Accountant, DeltaLimit, Limit
 from dpops.claims import ZERO
 from dpops.loss import chance_beyond
-from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger.ledger import Ledger
@@ -122,11 +121,8 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
 
 def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
     """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's loss."""
-    return str(of_kind(spec, "promise")(spec, bounds, hat, spent))
-
-
-def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Returns the promise of a release with an epsilon per HAT, at most `hat`."""
+    if spec.is_learned:  # one total per period, whatever HATs have
+        return levels_sentence(spec, bounds)
     total = spec.privacy.allocation.total  # of a period, which may not be spent yet
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes, values = "raises those of a true one by" if period.delta else "changes them by", spec.value.plural
@@ -139,8 +135,8 @@ def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fractio
     )
 
 
-def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object) -> str:
-    """Returns the promise of a release with one total per period; ignores HATs' losses."""
+def levels_sentence(spec: Specification, bounds: Sequence[SpanBound]) -> str:
+    """Returns the promise of a release with one total per period."""
     levels, values = spec.by_levels, spec.value.plural
     how = "how fast" if values == "speeds" else f"with which {values}"
     subject = f"the {values} of one vehicle" if spec.counts_are_public else "one vehicle"

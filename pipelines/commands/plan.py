@@ -110,14 +110,14 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
       hatstream plan --spec austin.toml --input 'feed/*.csv'
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
-    from pipelines.kinds import of_kind
     from pipelines.runs.estimates import newest_day
     from pipelines.specification.load import foreseen
     from transforms.ledger.head import LedgerError
 
     spec = options.loaded(spec_path, quiet=as_json)
     with options.progress_bars(quiet=as_json) as report:
-        planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
+        plan_kind = plan_levels if spec.is_learned else plan_hats
+        planned, shown = plan_kind(spec, within, counts_of(spec, report), report)
     newest, beware = None, list(foreseen(spec, date.today()))
     try:
         newest = newest_day(spec, location)

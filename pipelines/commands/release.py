@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.commands import options
-from pipelines.commands.engine_options import runner_options
 from pipelines.commands.terminal import note
 from pipelines.errors import DIFFERS, DONE, FAILED, UsageError
 from pipelines.option_types import InputFiles
@@ -66,7 +65,7 @@ def _with_early_decoder(command: options.Command) -> options.Command:
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
 @click.option("--yesterday", is_flag=True, help="In place of --from and --to: the local day before today.")
 @options.release_options
-@runner_options
+@options.runner_options
 @click.option("--check-input", is_flag=True, help="Only describe the range's input; keep the output to yourself.")
 @options.site_option
 @_with_early_decoder

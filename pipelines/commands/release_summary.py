@@ -17,7 +17,6 @@ from pipelines.account.guarantee import Loss, bounds_of_account, levels_sentence
 from pipelines.account.location import AccountLocation
 from pipelines.commands.options import console
 from pipelines.commands.terminal import table_of
-from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.runs.release import FinishedRun
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 
 def print_summary(spec: Specification, run: FinishedRun, location: AccountLocation, *, as_json: bool) -> None:
     """Prints a run's summary, as tables or JSON."""
-    summarise, show = of_kind(spec, "summary"), of_kind(spec, "shown")  # of HATs or of levels
-    summary: Summary = summarise(spec, run, location)
+    summarise, show = (summarise_levels, show_levels) if spec.is_learned else (summarise_hats, show_hats)
+    summary = summarise(spec, run, location)
     if as_json:
         click.echo(summary.json())
     else:

@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from pipelines.commands import options
-from pipelines.commands.engine_options import FlinkStarter, engine_options
 from pipelines.commands.terminal import asked_to_stop, note
 from pipelines.errors import DONE, UsageError
 
@@ -119,7 +118,7 @@ health_options = options.packed(
 @click.option("--from", "start", metavar="TIME", help="First slot, if it has begun already: an ISO time or date.")
 @options.outputs_options
 @options.account_options
-@engine_options
+@options.engine_options
 @click.option(
     "--vehicle-shards",
     type=click.IntRange(1, MOST_SHARDS),
@@ -133,7 +132,7 @@ def stream(
     start: str | None,
     outputs_for: options.OutputsFor,
     location: AccountLocation,
-    engine: FlinkStarter,
+    engine: options.FlinkStarter,
     vehicle_shards: int | None,
     site: Path | None,
     health: HealthOptions,

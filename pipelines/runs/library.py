@@ -18,8 +18,7 @@ from pipelines.job import NOWHERE, Job, Outputs, admitted, job_of, ledger_accoun
 from pipelines.outputs import shape_with
 from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners import refuse_type_checks
-from pipelines.runs.stream.stream import check_endless, end_of, endless, first_slot, identity_of, later_of, life_of
-from pipelines.runs.stream.windows import observed_in, released
+from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
@@ -136,24 +135,25 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
                 f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
                 "Name `end`, or use Flink, Dataflow or a TestStream"
             )
-        start_s = first_slot(spec, self.start, datetime.now(UTC))
-        check_endless(spec, start_s)
-        from_s, to_s = life_of(spec)
-        to_s = to_s if self.end is None else end_of(spec, start_s, self.end)
-        job = endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
+        start_s = streaming.first_slot(spec, self.start, datetime.now(UTC))
+        streaming.check_endless(spec, start_s)
+        from_s, to_s = streaming.life_of(spec)
+        to_s = to_s if self.end is None else streaming.end_of(spec, start_s, self.end)
+        job = streaming.endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
         beats_at = spec.timetable, start_s, to_s, spec.privacy.release_shards
         # A TestStream brings its own clock, by which slots end.
         heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
         # The step's name keeps a savepoint of another release from being resumed.
-        beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
+        identity = streaming.identity_of(spec, secret, job.vehicle_shards)
+        beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
         raises, source = spec.counts_are_public, spec.input  # an error for a bad time would show secret counts
         reading = ReadElements(source.layout.units, source.names, start_s, raises=raises, fields=source.fields)
         read = elements | "read" >> reading
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
-        periods_later = later_of(spec, job, secret)
-        observed = observed_in(read, job, periods_later, pane_s)
+        periods_later = streaming.later_of(spec, job, secret)
+        observed = streaming.observed_in(read, job, periods_later, pane_s)
         # Slots, then periods where they are released whole later.
-        branches = released(observed.events, beats, start_s, job, periods_later, pane_s)
+        branches = streaming.released(observed.events, beats, start_s, job, periods_later, pane_s)
         slots, *periods = [estimates for _sink_prefix, estimates in branches]
         if periods:
             whole = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))

@@ -20,7 +20,7 @@ from pipelines.build import publish
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of
 from pipelines.runs.beam.bounded import Bounded
-from pipelines.runs.stream.windows import observed_in, released
+from pipelines.runs.stream.stream import observed_in, released
 from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels

@@ -9,17 +9,18 @@ EVERY_S = 0.2
 class Service:
     """`with Service() as service:` answers what it is told to, in turn; the last answer again and again.
 
-    answers: functions of the request's handler. asked: the headers of each request.
+    answers: functions of the request's handler. asked: the headers of each request; methods: GET or PATCH.
     """
 
     def __init__(self):
-        self.answers, self.asked = [], []
+        self.answers, self.asked, self.methods = [], [], []
         self.was_asked, self.ended = threading.Event(), threading.Event()
         service = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 service.asked.append(dict(self.headers))
+                service.methods.append(self.command)
                 service.was_asked.set()
                 self.ended = service.ended
                 chosen = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
@@ -27,6 +28,8 @@ class Service:
                     chosen(self)
                 except OSError:  # nobody listens any more
                     self.close_connection = True
+
+            do_PATCH = do_GET
 
             def log_message(self, *_):
                 pass
@@ -46,12 +49,14 @@ class Service:
         self._server.server_close()
 
 
-def answer(status=200, body=b"", **headers):
+def answer(status=200, body=b"", missing=0, **headers):
+    """missing: bytes that are announced, and never sent."""
+
     def send(handler):
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("Content-Length", str(len(body) + missing))
         handler.end_headers()
         handler.wfile.write(body)
 

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 from hatstream_lab.servers import flink
-from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.flink.engine import Cluster
 
 SAVEPOINT_S = 60.0
 BUSY = 4

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hatstream_lab.servers.flink import JAVA
 from hatstream_lab.servers.process import LOOPBACK, Server, class_path, free_ports, is_open
-from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.flink.engine import Cluster
 from tests.stream.cluster import slots_in_use
 
 READY_S = 300.0

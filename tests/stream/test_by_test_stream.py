@@ -12,7 +12,7 @@ from apache_beam.transforms.window import TimestampedValue
 from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
-from pipelines.runs.stream.windows import Stream
+from pipelines.runs.stream.stream import Stream
 from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import STEPS, Counters

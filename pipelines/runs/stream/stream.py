@@ -1,4 +1,12 @@
-"""Stream: unbounded source, heartbeat, and the pipeline of `windows.py`."""
+"""Stream: unbounded source, heartbeat, and their pipeline, whose slots are windows, counted in panes.
+
+For HATs, and for live slots under secret counts, optionally with whole periods at their end:
+
+    read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> noise -> record -> rows
+                                         +-> panes -> slots -> by vehicle -> periods -> stages -> rows
+
+The lower branch accepts reports longer, so all its windows are later.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -8,26 +16,36 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+import apache_beam as beam
+from apache_beam.pvalue import DoOutputsTuple, PCollection
+
 from pipelines import job as jobs
 from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.build import Source
+from pipelines.build import PANE_S, ObservedOutputs, Source, observe, publish, road
 from pipelines.engine import EngineError
 from pipelines.errors import InputError, UsageError, raise_as
 from pipelines.inputs import instant_of
+from pipelines.job import Job, Outputs
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
-from pipelines.runs.stream.windows import Later, Stream
 from pipelines.specification import Specification, SpecificationError
+from transforms import counters
 from transforms.layouts import message_layout
 from transforms.ledger.spending import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
+from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases import KINDS, SlotFacts
+from transforms.releases.base import ReleaseKind
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import ReadGrowing
+from transforms.steps import observe as steps
+from transforms.steps.metrics import count
+from transforms.steps.observe import BEHIND, windows
+from transforms.steps.release import IntoPeriods, Record, ReleasePeriod
 from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 from transforms.wire import PARTIAL_LAYOUT
@@ -64,12 +82,127 @@ class StreamFacts(Mapping[int, SlotFacts]):
         return sum(1 for _ in self)
 
 
+@dataclass(frozen=True)
+class Later:
+    """Release of whole periods, delayed by `more_s` seconds."""
+
+    release: ReleaseKind
+    more_s: int
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Unbounded pipeline from source to sinks, for any engine.
+
+    A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
+    specification, key or number of vehicle shards.
+    """
+
+    job: Job
+    source: Source
+    heartbeat: Heartbeat
+    identity: str
+    later: Later | None = None
+
+    def build(self, pipeline: beam.Pipeline) -> None:
+        """Builds the pipeline."""
+        beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
+        observed = observed_in(pipeline | "read" >> self.source, self.job, self.later)
+        for prefix, estimates in released(observed.events, beats, self.heartbeat.start_s, self.job, self.later):
+            publish(estimates, self.job.outputs, prefix)
+
+
+def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
+    """Observes a source's batches; refuses reports that are late for their slot or pane.
+
+    Under secret counts the pane decides, so that only a report's own minute does, and no other vehicle's report.
+    """
+    length_s = job.slot_s if job.release.keeps_late else pane_s
+    return observe(read, job, pane_s, steps.RefuseLate(length_s, later.more_s if later else 0))
+
+
+def released(
+    events: PCollection[PackedEvents],
+    beats: PCollection[KeyedTally],
+    start_s: int,
+    job: Job,
+    later: Later | None = None,
+    pane_s: int = PANE_S,
+) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
+    """Yields estimates of slots and periods, with sinks' prefix.
+
+    later: whole periods' release. pane_s: of a pane; rows after its end wait for that of the slot, or miss it.
+    """
+    windows = InWindows(beats, start_s, pane_s)
+    drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
+    yield "", road(windows.tallies(events, job), job, windows, drawing)
+    if later is not None:
+        job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)
+        yield "period: ", road(windows.tallies(events, job), job, windows)
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """Runner of an unbounded pipeline; debits are not summed.
+
+    beats: of every slot. start_s, pane_s: see `released`. more_s: delay of counting after a slot's end.
+    """
+
+    beats: PCollection[KeyedTally]
+    start_s: int
+    pane_s: int
+    more_s: int = 0
+
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        """Tallies events by slot, or by whole period."""
+        if job.release.draws_in_order:  # whole periods, of slots that wait `more_s` longer
+            counted = events | "by vehicle, later" >> _Tallied(self, job)
+            beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
+            return (counted, beats) | "later with heartbeat" >> beam.Flatten()
+        timely = events | "in time" >> steps.InTime(self.pane_s)
+        if job.release.keeps_late:  # of HATs: what is late for its pane still counts in its slot
+            late = timely[BEHIND] | "late for panes" >> steps.LateForPanes(job.release)
+            late = late | "late into slots" >> steps.IntoSlots(job.slot_s, self.start_s)
+            both = (self.in_slots(timely.in_time, job), late) | "with late ones" >> beam.Flatten()
+            slots = both | "by vehicle" >> steps.ByVehicle(job.release, in_panes=True)
+        else:  # of live slots: their period counts it
+            _ = timely[BEHIND] | "count late" >> beam.Map(lambda packed: count(counters.LATE_FOR_LIVE, packed.rows))
+            slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
+        return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
+
+    def in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
+        """Counts events in panes by (slot, vehicle shard)."""
+        panes = events | "into panes" >> steps.IntoPanes(self.pane_s, self.start_s, self.more_s)
+        partials = panes | "in panes" >> steps.InPanes(job.release)
+        return partials | "into slots" >> steps.IntoSlots(job.slot_s, self.start_s + self.more_s)
+
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
+        """Records units as windows close."""
+        return drawn.units | "record" >> Record(job.account)
+
+    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        """Releases periods in order as their windows close."""
+        periods = IntoPeriods(job.release.slots, job.slot_s, self.start_s, self.more_s)
+        return tallies | "into periods" >> periods | "period" >> ReleasePeriod(job.account, job.release, in_stream=True)
+
+
+@dataclass
+class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events -> ((slot, 0), packed Tally), a slot at a time."""
+
+    windows: InWindows
+    job: Job
+
+    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
+        return self.windows.in_slots(events, self.job) | "tally" >> steps.ByVehicle(self.job.release, in_panes=True)
+
+
 def prepare(
     spec: Specification,
     start_s: int,
     source: Source,
     location: AccountLocation,
-    outputs: jobs.Outputs,
+    outputs: Outputs,
     vehicle_shards: int = jobs.VEHICLE_SHARDS,
 ) -> Stream:
     """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
@@ -93,8 +226,8 @@ def endless(
     life: tuple[int, int],
     location: AccountLocation,
     secret: Secret,
-    outputs: jobs.Outputs,
-) -> jobs.Job:
+    outputs: Outputs,
+) -> Job:
     """Builds a stream's job. life: first second, and the one after the last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = jobs.ledger_account_of(spec, location)
@@ -107,7 +240,7 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def later_of(spec: Specification, job: jobs.Job, secret: Secret) -> Later | None:
+def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
     """Returns the release of whole periods after their end, if any."""
     if spec.period_lateness_s is None:
         return None

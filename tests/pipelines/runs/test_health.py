@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.engine import EngineError
-from pipelines.runs.flink.rest import Cluster
+from pipelines.runs.flink.engine import Cluster
 from pipelines.runs.stream import health
 from pipelines.specification import load
 from tests import city
