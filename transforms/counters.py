@@ -1,5 +1,9 @@
 """Names of a run's counters, as operators see them."""
 
+from collections.abc import Callable
+
+Count = Callable[[str, int], object]  # called with the name of a counter, and how much is added to it
+
 NAMESPACE = "hatstream"
 
 ROWS = "rows"

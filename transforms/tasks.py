@@ -3,7 +3,7 @@
 Each takes `count`, a callback for counters by name: processes add them up, engines keep metrics.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -11,6 +11,7 @@ from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import counters, wire
 from transforms.count.tally import derived_events, tally
+from transforms.counters import Count
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
@@ -20,11 +21,8 @@ from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
-from transforms.recorded.units import Unit
-from transforms.records import Observations, RecordedSlot, SlotEstimates, SlotShard
+from transforms.records import Observations, SlotEstimates, SlotShard
 from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
-
-Count = Callable[[str, int], object]  # called with the name of a counter, and how much is added to it
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
@@ -99,20 +97,12 @@ def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())
 
 
-def recorded(units: Sequence[Unit], account: LedgerAccount, count: Count) -> list[RecordedSlot]:
-    """Records units in one transaction; returns recorded slots."""
-    slots, counts = record_units(units, account)
-    for name, number in counts.items():
-        count(name, number)
-    return slots
-
-
 def released(
     groups: Iterable[tuple[SlotShard, Tallies]], release: ReleaseKind, account: LedgerAccount, count: Count
 ) -> Iterator[SlotEstimates]:
     """Draws, records and estimates groups until one stops."""
     for group, tallies in groups:
-        estimates = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
+        estimates = release_group(release, group, tallies, account, partial(record_units, account=account, count=count))
         if isinstance(estimates, Stopped):
             count(counters.STOPPED + estimates.period, 1)
             return

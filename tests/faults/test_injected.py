@@ -24,6 +24,7 @@ from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.sinks import rows as publish
 from transforms.sinks import steps as sinks
+from transforms.steps import release
 
 SLOTS, BUSY_SLOTS, FORMATS, FEEDS = 6, 4, ("parquet", "jsonl"), 2
 SPENT = [6, 6]  # by the heaviest bus, in each period: three cells in each of two slots
@@ -35,7 +36,7 @@ SCOPES = {
 PASSAGES = passages(slots=SLOTS, busy_slots=BUSY_SLOTS, files=SLOTS * len(FORMATS), feeds=FEEDS)
 WAYS = ("failing", "tried-again", "overtaken")
 STEPS = (
-    (tasks, "observed"), (tasks, "tally_slot"), (tasks, "draw_units"), (tasks, "record_units"),
+    (tasks, "observed"), (tasks, "tally_slot"), (tasks, "draw_units"), (release, "record_units"),
     (publish, "publish_recorded"),
 )  # fmt: skip
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")  # places where another process has to wait for this one

@@ -13,11 +13,11 @@ from tests.noninterference.mutating import SEEN, mutant
 
 
 @mutant("publishes-what-was-drawn", "release-public-counts", "transforms.ledger.recording:record_units")
-def _(record_units: Any, units: Any, account: Any) -> Any:
+def _(record_units: Any, units: Any, account: Any, count: Any) -> Any:
     """What goes on is what this attempt drew, not what the ledger returned."""
-    slots, counts = record_units(units, account)
+    slots = record_units(units, account, count)
     slots[0].units[:] = units
-    return slots, counts
+    return slots
 
 
 @mutant("log-line", "release", "pipelines.runs.beam.bounded:outcome_of")

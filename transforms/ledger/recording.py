@@ -1,12 +1,13 @@
 """The ledger as releases use it, and recording units."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
 from transforms import counters
+from transforms.counters import Count
 from transforms.errors import reason_of, recorded_but
 from transforms.recorded.units import Unit, column_of, decode
 from transforms.records import RecordedSlot
@@ -41,20 +42,21 @@ def decoded(units: Iterable[bytes]) -> list[Unit]:
     return sorted(map(decode, units), key=lambda unit: (unit.slot_s, column_of(unit.key)))
 
 
-def record_units(units: Sequence[Unit], account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
+def record_units(units: Sequence[Unit], account: LedgerAccount, count: Count) -> list[RecordedSlot]:
     """Records a period's units in one transaction.
 
-    Returns slots as the ledger has them (none if refused), and increments of counters by name. Raises LedgerError, or
-    StepError for the head file.
+    Returns slots as the ledger has them, none if refused. Raises LedgerError, or StepError for the head file.
     """
     from transforms.ledger.spending import LimitExceeded, PeriodClosed  # who records nothing needs no database
 
     try:
         record = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
     except LimitExceeded:
-        return [], {counters.UNITS_LOST: len(units)}
+        count(counters.UNITS_LOST, len(units))
+        return []
     except PeriodClosed:
-        return [], {counters.MISSED: len(units)}
+        count(counters.MISSED, len(units))
+        return []
     except OSError as error:  # only the head file is written without the database, and after it
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
@@ -62,6 +64,7 @@ def record_units(units: Sequence[Unit], account: LedgerAccount) -> tuple[list[Re
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot(units=[], sequences=[]))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    counts = {counters.NEW + record.units[0].period: record.new}
-    counts |= {counters.UNITS_CHANGED: record.changed, counters.UNITS_REDRAWN: record.redrawn}
-    return list(by_slot.values()), counts
+    count(counters.NEW + record.units[0].period, record.new)
+    count(counters.UNITS_CHANGED, record.changed)
+    count(counters.UNITS_REDRAWN, record.redrawn)
+    return list(by_slot.values())

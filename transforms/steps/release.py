@@ -18,7 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
-from transforms.ledger.recording import LedgerAccount, decoded
+from transforms.ledger.recording import LedgerAccount, decoded, record_units
 from transforms.recorded.units import Transaction, Unit, encode
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
@@ -141,7 +141,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):
             raise StepError(f"the input has no row of {units[0].period}: nothing was recorded or spent")
         for period, together in groupby(units, key=lambda unit: unit.period):
-            slots = tasks.recorded(list(together), self.account, count)  # `count`: new and lost units, as metrics
+            slots = record_units(list(together), self.account, count)  # `count`: new and lost units, as metrics
             if not slots and not self.may_lose:
                 raise beyond_the_limit(self.account, period)
             yield from slots
@@ -234,7 +234,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[records.RecordedSlot]:
         """Records units. Raises StepError where the account refuses them, but for a stream."""
-        slots = tasks.recorded(units, self.account, count)
+        slots = record_units(units, self.account, count)
         if not slots and not self.in_stream:
             raise beyond_the_limit(self.account, units[0].period)
         return slots
