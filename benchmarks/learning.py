@@ -16,7 +16,7 @@ from dpops.learning import DayValues, State, add_day, learned
 from dpops.levels.bounded import Rows, read, release, sum_up
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
 from dpops.noise import Noise
-from transforms.places.hierarchy import design_of, hats_of
+from transforms.places.ground import design_of, hats_of
 from transforms.releases.periods.stages import first_centres
 from transforms.releases.periods.states import facts_of, stage_values
 

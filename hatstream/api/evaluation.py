@@ -28,7 +28,7 @@ from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates

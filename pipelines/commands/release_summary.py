@@ -21,7 +21,7 @@ from pipelines.outcome import Outcome
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 from transforms.public import EntryNumber, Fact, Operator, Summary
 from transforms.recorded.stage_plan import bare_stage, rests_on
 from transforms.recorded.units import HatUnit, all_of, counted

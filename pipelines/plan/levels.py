@@ -24,7 +24,7 @@ from pipelines.plan.parts import PlannedPlaces, of_distributions, plan_places
 from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, UsablePart, choices_of_hats, rho_of, stages_of, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import ONE, LevelsRelease
-from transforms.places.hierarchy import hats_of
+from transforms.places.ground import hats_of
 
 MOST_VEHICLES = 1_000_000  # a half width that needs more vehicles is out of reach
 MOST_CHOICES = 5  # recipes that are shown, the best

@@ -25,7 +25,7 @@ from dpops.types import Float64s
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from pipelines.specification.levels import ONE, LevelsRelease, SpanTotal
-from transforms.places.hierarchy import hats_of, texts_of
+from transforms.places.ground import hats_of, texts_of
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)  # days over which a total is spread, to compare with the specified span

@@ -24,7 +24,7 @@ from pipelines.outputs import make_writable
 from pipelines.specification import Specification
 from transforms.atomic_files import write_whole
 from transforms.observe.vehicle_ids import Secret
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates

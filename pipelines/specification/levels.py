@@ -17,7 +17,7 @@ from pipelines.specification import tables
 from pipelines.specification.parts import PartRequest, PlacesRequest
 from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
-from transforms.places.hierarchy import hats_of
+from transforms.places.ground import hats_of
 from transforms.releases import DayShare, DayShares
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.stages import LevelsPolicy

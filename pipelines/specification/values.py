@@ -27,8 +27,7 @@ from transforms.layouts.open_file import ByFile
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import VehicleForm
-from transforms.places.ground import Ground, Hexagons, Keys
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import Ground, Hexagons, Keys, texts_of
 from transforms.recorded.units import VECTOR
 from transforms.releases import KINDS
 from transforms.releases.periods.products import Product

@@ -11,7 +11,7 @@ from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.specification import load
 from tests.hatstream.pipelines import are_delays, ten_lines
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 
 ROOT = Path(__file__).parents[2]
 

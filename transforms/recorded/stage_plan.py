@@ -11,8 +11,7 @@ import numpy as np
 
 from dpops.levels.parts import hats_of_classes
 from dpops.levels.stages import Differences, PublicHats, Stage
-from transforms.places.ground import Places
-from transforms.places.hierarchy import hats_of, hats_of_places
+from transforms.places.ground import Places, hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transforms.places.hierarchy import parent_texts
+from transforms.places.ground import parent_texts
 from transforms.releases.periods.products import Product, grouping
 
 CELLS = [0x8742D9D6BFFFFFF, 0x8742D9D69FFFFFF, 0x8742D999AFFFFFF]

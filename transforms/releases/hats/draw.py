@@ -20,7 +20,7 @@ from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
 from transforms.order import changes, factorize, packed_keys, scatter
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
 from transforms.releases import SlotFacts

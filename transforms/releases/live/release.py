@@ -14,7 +14,7 @@ from dpops.levels.stages import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
-from transforms.places.hierarchy import hats_of
+from transforms.places.ground import hats_of
 from transforms.recorded.stage_plan import bare_stage, is_complete, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard

@@ -15,7 +15,7 @@ from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import Profile
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
 from dpops.types import Int64s
-from transforms.places.hierarchy import parent_texts
+from transforms.places.ground import parent_texts
 from transforms.recorded.stage_plan import bare_stage
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates

@@ -16,8 +16,7 @@ from dpops.levels.defaults import RETAINED, weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
 from dpops.types import Float64s
-from transforms.places.ground import Pieces
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import Pieces, texts_of
 from transforms.places.near import fine_cells_of
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry

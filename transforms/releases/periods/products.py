@@ -79,7 +79,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
     """Groups cells by `parents`, (cells,) from 0, and slots by local start."""
     from dpops.learning import Groups
-    from transforms.places.hierarchy import CITY, parent_texts, texts_of
+    from transforms.places.ground import CITY, parent_texts, texts_of
 
     of_slot, spans = slot_groups(product, starts)
     if product.name == "city-hour":

@@ -12,7 +12,7 @@ from dpops.estimate import Estimates
 from dpops.learning.state import VERSION
 from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Float64s
-from transforms.places.hierarchy import texts_of
+from transforms.places.ground import texts_of
 from transforms.public import Fact
 from transforms.recorded.units import VECTOR, StageUnit
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, HatColumns, SlotEstimates

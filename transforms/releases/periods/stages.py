@@ -22,8 +22,7 @@ from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
 from transforms.order import changes
-from transforms.places.ground import NOWHERE, Pieces, Places
-from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
+from transforms.places.ground import CITY, GRANDPARENT, NOWHERE, PARENT, Pieces, Places, parent_texts, texts_of
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, hats_under, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit

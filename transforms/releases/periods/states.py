@@ -30,7 +30,7 @@ from dpops.levels.parts import is_too_few, slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
-from transforms.places.hierarchy import design_of, texts_of
+from transforms.places.ground import design_of, texts_of
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry, encode
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
