@@ -1,4 +1,4 @@
-"""Opening of input files: plain, compressed, archived, or remote."""
+"""Opening of input files (plain, compressed, archived, or remote), and their lines."""
 
 import errno
 import io
@@ -10,16 +10,19 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from dpops.types import Int64s
 from transforms.atomic_files import is_skipped
 from transforms.errors import StepError, advice
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
@@ -27,6 +30,7 @@ from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
 MEMBERS = 100_000  # most files of an archive
 WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
+_UNPACK_FIRST = f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first"
 _CODEC_BY_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262  # the mark of a tar archive, and where its header has it
@@ -69,14 +73,14 @@ def unpacked(path: str) -> bytes | None:
         if INSIDE not in path and _codec_of(file.read(4)) is None:
             return None
     with opened(path) as file:
-        return _whole(path, file)
+        return read_whole(path, file, WHOLE_BYTES, _UNPACK_FIRST)
 
 
-def _whole(path: str, file: Any) -> bytes:
-    """Reads at most WHOLE_BYTES. Raises UnreadableFile for a longer file."""
-    data: bytes = file.read(WHOLE_BYTES + 1)
-    if len(data) > WHOLE_BYTES:
-        raise UnreadableFile(path, f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first")
+def read_whole(path: str, file: Any, most_bytes: int, rule: str) -> bytes:
+    """Reads an opened file. Raises UnreadableFile with the rule for a longer one."""
+    data: bytes = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise UnreadableFile(path, rule)
     return data
 
 
@@ -140,7 +144,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     content = pa.OSFile(path)
     if codec:
         with pa.CompressedInputStream(content, codec) as packed:
-            content = pa.BufferReader(_whole(path, packed))
+            content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, _UNPACK_FIRST))
     with tarfile.open(fileobj=content, mode="r:") as tar:
         files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
     ranges = {member.name: (member.offset_data, member.size) for member in files}
@@ -269,3 +273,93 @@ def _systems() -> Any:
             import_module(name)
     FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3
     return FileSystems
+
+
+LINE_BYTES = 65_536  # longer lines are refused: no honest report is as long
+CHUNK_BYTES = 2 << 20  # read at a time
+
+NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
+BOM = b"\xef\xbb\xbf"
+
+
+Chunk = tuple[bytes, int]  # whole lines (the last one may lack its end), and how many were left out as too long
+
+
+class TextLines(NamedTuple):
+    """Starts and ends of a chunk's lines, without breaks."""
+
+    start: Int64s
+    end: Int64s
+
+
+def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
+    """Reads chunks of about CHUNK_BYTES, skipping lines above LINE_BYTES."""
+    remainder, skipping = file.read(len(BOM)).removeprefix(BOM), False
+    while block := file.read(CHUNK_BYTES):
+        if skipping:
+            after_line = block.find(b"\n") + 1  # the rest of a line too long ends here
+            if not after_line:
+                continue
+            block, skipping = block[after_line:], False
+        data = remainder + block
+        cut = data.rfind(b"\n") + 1
+        remainder = data[cut:]
+        skipping = len(remainder) > LINE_BYTES + 1  # one more, for this may end in \r
+        if skipping:
+            remainder = b""
+        yield _without_long_lines(data[:cut], int(skipping))
+    if remainder:
+        yield _without_long_lines(remainder, skipped=0)
+
+
+def lines_of(data: bytes) -> TextLines:
+    """Finds where a chunk's lines start and end, empty ones included."""
+    letters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(letters == NEWLINE)
+    if data and not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])  # the first at 0, if there is any
+    has_return = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
+    return TextLines(starts, ends - has_return)  # a line that ends in \r\n ends before the \r
+
+
+def without_lines(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
+    """Cuts the dropped lines out of a chunk."""
+    pieces, start = [], 0
+    for i in np.flatnonzero(dropped).tolist():
+        pieces.append(data[start : lines.start[i]])
+        start = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
+    pieces.append(data[start:])
+    return b"".join(pieces)
+
+
+def _without_long_lines(data: bytes, skipped: int) -> Chunk:
+    """Cuts long lines out of a chunk, counting them beside those skipped before."""
+    lines = lines_of(data)
+    long = lines.end - lines.start > LINE_BYTES
+    if not long.any():
+        return data, skipped
+    return without_lines(data, lines, long), skipped + int(np.count_nonzero(long))
+
+
+def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
+    """Drops and counts rows of columns, parsed from `source`, that are not UTF-8."""
+    if is_utf8(source):  # checks all rows at once
+        return dict(columns), 0
+    rows = len(next(iter(columns.values())))
+    is_utf8_row = np.ones(rows, np.bool_)
+    for column in columns.values():
+        is_utf8_row &= np.fromiter((value is None or is_utf8(value) for value in column.to_pylist()), np.bool_, rows)
+    mask = pa.array(is_utf8_row)
+    return {name: column.filter(mask) for name, column in columns.items()}, rows - int(np.count_nonzero(is_utf8_row))
+
+
+def is_utf8(data: bytes) -> bool:
+    """Checks for valid UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

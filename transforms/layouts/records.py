@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transforms.layouts.base import MappedLayout, Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
 from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
-from transforms.layouts.lines import LINE_BYTES, is_utf8
+from transforms.layouts.open_file import LINE_BYTES, is_utf8
 from transforms.value import SPEED
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad record or document raises

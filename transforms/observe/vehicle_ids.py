@@ -15,7 +15,7 @@ from dpops.types import Int64s
 from transforms import arrow_compute as pc
 from transforms.layouts import columns
 from transforms.layouts.columns import Bools, nulls
-from transforms.layouts.lines import is_utf8
+from transforms.layouts.open_file import is_utf8
 from transforms.order import factorize
 
 REMEMBERED = 1 << 16  # pairs whose hash is kept: a vehicle comes in every batch, and a hash takes as long as ten events

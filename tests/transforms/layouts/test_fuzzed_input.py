@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.transforms.inputs import FIELDS, mapped, rules, run, write_avro, write_parquet
 from tests.transforms.layouts.hostile_files import NAMES, WRITERS, places, read, row
 from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.open_file import LINE_BYTES
 from transforms.observe.parse import parse
 
 FRAGMENTS = [

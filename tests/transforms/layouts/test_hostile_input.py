@@ -33,9 +33,9 @@ from tests.transforms.layouts.hostile_files import (
     write_coded,
 )
 from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.layouts.mapped import avro
 from transforms.layouts.mapped.json import array_of
+from transforms.layouts.open_file import CHUNK_BYTES, LINE_BYTES
 from transforms.observe.parse import parse
 
 

@@ -12,10 +12,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts import lines as text_lines
+from transforms.layouts import open_file
 from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, raw_batch
-from transforms.layouts.lines import TextLines
-from transforms.layouts.open_file import opened_text
+from transforms.layouts.open_file import TextLines, lines_of, opened_text, read_chunks, refuse_not_utf8, without_lines
 
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)
@@ -44,12 +43,12 @@ class CsvTable(MappedLayout):
         """Yields the batches of a file, chunk by chunk."""
         header: _Header | None = None
         with opened_text(path) as file:
-            for data, too_long in text_lines.read_chunks(file):
+            for data, too_long in read_chunks(file):
                 if self.delimiter == BLANK:
                     data = _BLANKS_PATTERN.sub(b"", data)  # one between fields is left
                 if header is None:
                     data = _SEPARATOR.sub(b"", data, count=1)  # as sep=; is no header
-                    lines = text_lines.lines_of(data)
+                    lines = lines_of(data)
                     filled = np.flatnonzero(lines.end > lines.start)
                     if too_long and not filled.size:
                         raise UnreadableFile(path, "the header is too long")
@@ -98,12 +97,12 @@ def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int)
     Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
     after. Nonempty lines that gave no row count as malformed.
     """
-    lines = text_lines.lines_of(data)
+    lines = lines_of(data)
     is_nonempty = lines.end > lines.start
     broken = is_nonempty & _broken(data, lines, header)
     if broken.any():
-        data = text_lines.without(data, lines, broken)
-    table, not_utf8 = text_lines.refuse_not_utf8(_columns(data, header, fields), data)
+        data = without_lines(data, lines, broken)
+    table, not_utf8 = refuse_not_utf8(_columns(data, header, fields), data)
     malformed = int(np.count_nonzero(is_nonempty)) - len(table[fields[0]]) - not_utf8
     return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
 
@@ -137,19 +136,19 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     mark = ord(header.delimiter)
     commas = np.flatnonzero(letters == mark)
     if b"\r" in data:  # inside a line (it may end with one) the reader would take \r for a line's end
-        returns = np.flatnonzero(letters == text_lines.RETURN)
+        returns = np.flatnonzero(letters == open_file.RETURN)
         line = np.searchsorted(lines.start, returns, side="right") - 1
         broken[line[returns < lines.end[line]]] = True
     if b'"' in data:
-        quotes = np.flatnonzero(letters == text_lines.QUOTE)
+        quotes = np.flatnonzero(letters == open_file.QUOTE)
         line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
         is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0  # a doubled one closes and opens again
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
         is_valid = np.where(
             is_opening,
-            (quotes == lines.start[line_of_quote]) | (previous_letter == mark) | (previous_letter == text_lines.QUOTE),
-            (quotes + 1 == lines.end[line_of_quote]) | (next_letter == mark) | (next_letter == text_lines.QUOTE),
+            (quotes == lines.start[line_of_quote]) | (previous_letter == mark) | (previous_letter == open_file.QUOTE),
+            (quotes + 1 == lines.end[line_of_quote]) | (next_letter == mark) | (next_letter == open_file.QUOTE),
         )
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
         broken[line_of_quote[~is_valid]] = True

@@ -10,8 +10,7 @@ import msgspec
 
 from transforms.layouts import base
 from transforms.layouts.base import Path, RawBatch, UnreadableFile
-from transforms.layouts.lines import BOM, read_chunks
-from transforms.layouts.open_file import opened, opened_text
+from transforms.layouts.open_file import BOM, opened, opened_text, read_chunks, read_whole
 from transforms.layouts.records import DAMAGE, Paths, RecordLayout, table_of_records
 
 MESSAGE_BYTES = 64 << 20  # longer documents of a topic are refused
@@ -109,9 +108,7 @@ def _batches_of_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
 def _whole(path: str, kind: str, advice: str = "") -> bytes:
     """Reads a document of bounded size, with null for NaN and Infinity."""
     with opened(path) as file:
-        data = file.read(ARRAY_BYTES + 1)
-    if len(data) > ARRAY_BYTES:
-        raise UnreadableFile(path, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
+        data = read_whole(path, file, ARRAY_BYTES, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
     # Group 1 is a text in quotes, which may hold these words: it stays.
     return _NAN_PATTERN.sub(lambda match: match[1] or b"null", data) if has_words else data

@@ -16,8 +16,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
 from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
-from transforms.layouts.lines import LINE_BYTES
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import LINE_BYTES, opened, read_whole
 from transforms.value import PER_UNIT, SPEED
 
 UNITS = Units("s", PER_UNIT["m/s"])
@@ -111,9 +110,7 @@ class GtfsRealtime:
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a feed message."""
         with opened(path) as file:
-            data = file.read(FEED_BYTES + 1)
-        if len(data) > FEED_BYTES:
-            raise UnreadableFile(path, f"a feed message of more than {FEED_BYTES >> 20} MiB")
+            data = read_whole(path, file, FEED_BYTES, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
             rows = _rows(data, self)
             while batch := list(islice(rows, BATCH_ROWS)):

@@ -14,8 +14,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
 from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
-from transforms.layouts.lines import LINE_BYTES
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import LINE_BYTES, opened
 from transforms.value import PER_UNIT, SPEED
 
 UNITS = Units("iso", PER_UNIT["m/s"])
