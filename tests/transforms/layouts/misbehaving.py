@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from transforms.layouts import Units
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
-from transforms.layouts.decoder import MEMORY_BYTES
-from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.decoder_process import MEMORY_BYTES, read_apart
 
 
 def told(layout):
