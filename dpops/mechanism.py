@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
-from dpops.noise.discrete import MOST_SCALE
+from dpops.noise import MOST_SCALE, Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s, fraction
-
-if TYPE_CHECKING:
-    from dpops.noise import Noise
 
 _NO_INTS: Int64s = np.zeros(0, np.int64)
 _NO_INTS.flags.writeable = False
@@ -253,10 +250,10 @@ class Mechanism(Protocol):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors in units from public facts, float64 (HATs,)."""
 
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Releases HATs' noisy integers, drawing noise in vectors."""
 
-    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
+    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         """Plans and releases many HATs; a mechanism may override it to be faster."""
         totals = list(hats)
         # Equal counts have equal plans, so each distinct HAT is planned and written once.
@@ -311,13 +308,13 @@ def full_plan(plan: Plan, kind: type[P]) -> P:
     return plan
 
 
-def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
+def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:
     """Adds discrete Laplace noise to integers, as Python integers."""
     drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]  # which cannot overflow
 
 
-def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
+def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: Noise) -> list[Integers]:
     """Releases each HAT's one query with its plan's noise."""
     return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 

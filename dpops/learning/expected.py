@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
+from dpops.forecast import normal_scores
 from dpops.learning.field import CAUTIOUS, NODES, numbers_of
 from dpops.learning.latent import TOTAL_PRECISION
 from dpops.levels import strategy
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Recipe, vehicle_weight, weight_at_places
-from dpops.levels.stages import UNIT, Level, Stage, level, scaled
+from dpops.levels.stages import Level, Stage, level, scaled, unit_noise
 from dpops.spread import CAUTION, FLEET_SD, INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
@@ -205,21 +205,14 @@ def _places(grouped: Level) -> tuple[int, int]:
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
     """Computes noise standard deviation of weighted speeds, km/h; public counts double the bound."""
-    alpha = Fraction(1) if stage.counts_public else stage.alpha
-    return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
+    alpha, times = (Fraction(1), 2) if stage.counts_public else (stage.alpha, 1)
+    noise = unit_noise(stage.kind, stage.spread, float(stage.share * share * alpha))
+    return noise * float(stage.bound_kmh) * times
 
 
 def weight_noise(stage: Stage, share: Fraction) -> float:
     """Computes the noise standard deviation of a level's weights."""
-    return _noise(stage, share * (1 - stage.alpha))
-
-
-def _noise(stage: Stage, part: Fraction) -> float:
-    """Computes noise standard deviation at this budget part; sqrt(2) Laplace scales."""
-    share = float(stage.share * part)
-    if stage.kind == "gaussian":
-        return math.sqrt(float(stage.spread) / share) / UNIT
-    return math.sqrt(2) * float(stage.spread) / share / UNIT
+    return unit_noise(stage.kind, stage.spread, float(stage.share * share * (1 - stage.alpha)))
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, groups: Level, vehicles: Float64s) -> Float64s:
@@ -318,8 +311,7 @@ def expected_maps(
 @cache
 def _relative_traffic(crowding: float) -> Float64s:
     """Computes traffic of _CLASSES equal classes of places, lognormal, of mean 1."""
-    z_scores = np.array([NormalDist().inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])  # midpoints
-    raw = np.exp(crowding * z_scores)
+    raw = np.exp(crowding * normal_scores(_CLASSES))
     return np.asarray(raw / raw.mean())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpops import fitted
+from dpops.forecast import normal_scores
 from dpops.spread import LEAST_VEHICLES, Z95, VehicleSpread
 from dpops.types import Float64s, Int64s
 
@@ -76,7 +77,7 @@ NODES = 8  # equally likely numbers of vehicles per HAT
 MOST_FACTOR = 4  # of a reliable number of vehicles to either end of its interval
 CAUTIOUS = 2  # node of the published number: at least as many are there with a probability of two thirds
 _STEPS = 8
-_QUANTILES = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
+_QUANTILES = normal_scores(NODES)
 _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))  # of variance 1, as the law that they stand for
 
 

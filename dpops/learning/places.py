@@ -9,17 +9,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
+from dpops.levels.stages import Kind
 from dpops.spread import FLEET_SD, TYPICAL
 from dpops.types import Float64s, Int64s
-
-if TYPE_CHECKING:
-    from dpops.levels.stages import Kind
 
 SDS_KMH = fitted.PLACES_KMH * np.array([0.25, 0.5, 1.0, 2.0])
 COPIES_KMH = np.array([1e-3])
@@ -367,7 +365,7 @@ class VehiclesProved:
         """Creates proofs of no vehicles."""
         return VehiclesProved(are_there=np.zeros(places, np.bool_))
 
-    def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":
+    def after(self, day: PlaceDay, sums: PlaceSums, kind: Kind) -> "VehiclesProved":
         """Adds one more day, the last of the sums."""
         one_vehicle = self.one_vehicle + day.day_weight / day.weight_variance
         largest_scale = max(self.largest_scale, day.day_weight / math.sqrt(2 * day.weight_variance))
@@ -378,7 +376,7 @@ class VehiclesProved:
         return VehiclesProved(are_there=are_there, one_vehicle=one_vehicle, largest_scale=largest_scale)
 
 
-def largest_noise(kind: "Kind", chance: float, variance: float, scale: float) -> float:
+def largest_noise(kind: Kind, chance: float, variance: float, scale: float) -> float:
     """Bounds days' summed noise, which exceeds it with at most this chance.
 
     chance: below half. variance: of the sum. scale: the largest of the days'. Gaussian: the quantile. (Steps of the

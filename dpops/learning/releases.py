@@ -10,7 +10,6 @@ from dpops.types import Float64s, Int64s
 
 HOURS = 24
 HABITS = 2 * HOURS  # hours of a working day, 0 to 23, then of a day off, 24 to 47: people drive differently
-BLOCK_H = 4  # hours of a part of the day, which the effect of a parent lasts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,9 @@ from scipy.sparse.linalg import spsolve
 
 from dpops import fitted
 from dpops.learning.effects import Block, EffectLayout, Start
-from dpops.learning.releases import BLOCK_H, HABITS, HOURS, DayValues, Design
+from dpops.learning.releases import HABITS, HOURS, DayValues, Design
 from dpops.levels.defaults import RETAINED
+from dpops.levels.stages import BLOCK_H
 from dpops.spread import TYPICAL_KMH
 from dpops.types import Float64s
 

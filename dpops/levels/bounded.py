@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops.levels.stages import CENTRE_STEP_KMH, UNIT, Level, Stage
+from dpops.noise import Noise
 from dpops.types import Float64s, Int64s
-
-if TYPE_CHECKING:
-    from dpops.noise import Noise
 
 _SHRINK = 1 - 2.0**-40  # shrinks a vehicle's norm by far more than floating point may round it up
 
@@ -230,7 +228,7 @@ class ReleasedStage:
     levels: tuple[ReleasedLevel, ...]
 
 
-def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
+def release(sums: Sums, stage: Stage, noise: Noise) -> Int64s:
     """Adds noise to sums: all weights, then all speeds.
 
     Sums of levels without a share are 0, and get no noise; neither do weights under public counts.

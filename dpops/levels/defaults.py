@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpops import fitted
-from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
+from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of, unit_noise
 
 _USUAL_BOUND = 6  # km/h, between the table's bounds of first and of later days
 _LEARNING_DAYS = 7  # days whose noisy sums an estimate combines after a week
@@ -152,10 +152,7 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
     """
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
-    if kind == "laplace":
-        noise = math.sqrt(2) * float(spread) / UNIT * groups / float(share * alpha)
-    else:
-        noise = math.sqrt(float(spread)) / UNIT * groups / math.sqrt(touched * float(share * alpha))
+    noise = groups * unit_noise(kind, spread, float(share * alpha)) / (1 if kind == "laplace" else math.sqrt(touched))
     return noise * float(bound) / bounds.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 

@@ -1,5 +1,6 @@
 """Levels, which group HATs, and stages, public release plans."""
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -314,12 +315,22 @@ class Stage:
     @property
     def noise_sd(self) -> float:
         """Noise standard deviation in steps; slightly above for Laplace."""
-        return float(self.spread) ** 0.5 if self.kind == "gaussian" else 2**0.5 * float(self.spread)
+        return UNIT * unit_noise(self.kind, self.spread, part=1.0)
 
     @property
     def claim(self) -> PureDP | ZCDP:
         """The stage's share of a UNIT vector's claim."""
         return claim_of_vector(self.kind, self.spread, self.accounting).times(self.share)
+
+
+def unit_noise(kind: Kind, spread: Fraction, part: float) -> float:
+    """Computes noise deviations of a sum of norm 1, by its budget part.
+
+    spread: Laplace scale, or variance, of a vector of norm UNIT.
+    """
+    if kind == "laplace":  # a Laplace law's deviation is sqrt(2) scales
+        return math.sqrt(2) * float(spread) / UNIT / part
+    return math.sqrt(float(spread) / part) / UNIT
 
 
 def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> PureDP | ZCDP:

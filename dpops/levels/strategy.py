@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 
 from dpops import fitted
+from dpops.forecast import normal_scores
 from dpops.levels.defaults import COARSE, BoundsOnly, Recipe, coarser_shares, vehicle_weight
-from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, UNIT, Kind, PublicHats, Stage, alike
+from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, Kind, PublicHats, Stage, alike, unit_noise
 from dpops.spread import LEAST_VEHICLES, TYPICAL
 
 Component = tuple[int, int]
@@ -207,12 +207,8 @@ def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> floa
     # Part of the total of the level's speeds, by integers: products of fractions take five times longer.
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
     part = math.prod(numerator for numerator, _ in ratios) / math.prod(denominator for _, denominator in ratios)
-    if stage.kind == "laplace":
-        sum_sd = math.sqrt(2) * float(stage.spread) / UNIT / part  # `spread` is a Laplace law's scale
-    else:
-        sum_sd = math.sqrt(float(stage.spread) / part) / UNIT  # `spread` is a variance
     groups, weight = _groups(_OF_LEVEL[name], bounds.hats), bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet)
-    return sum_sd * groups / weight  # over a group's weight
+    return unit_noise(stage.kind, stage.spread, part) * groups / weight  # over a group's weight
 
 
 @lru_cache(maxsize=64)
@@ -227,5 +223,5 @@ def _groups(component: Component, hats: PublicHats) -> int:
 def busyness_classes() -> list[tuple[float, float]]:
     """Lists (busyness, share of reports) of five equal classes of cells, lognormal."""
     classes = 5
-    raw = [math.exp(fitted.BUSIER * NormalDist().inv_cdf((number + 0.5) / classes)) for number in range(classes)]
+    raw = [math.exp(fitted.BUSIER * score) for score in normal_scores(classes).tolist()]
     return [(factor / (sum(raw) / classes), factor / sum(raw)) for factor in raw]

@@ -20,7 +20,7 @@ from dpops.types import Int64s
 from pipelines.errors import InputError, Report, UsageError, ignore
 from pipelines.inputs import input_paths, range_of
 from pipelines.job import request_of, slot_facts
-from pipelines.runs.estimates import RecordedStages, estimate_by_all, forecast_of, slots_of
+from pipelines.runs.estimates import RecordedStages, estimate_by_all, forecast_of
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import derived_events, tally
@@ -34,6 +34,7 @@ from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import History, ReleaseKind
+from transforms.releases.periods.publish import estimates_of_period
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.sinks.rows import Shape, columns_of, schema_of, shown_names
@@ -69,7 +70,7 @@ def release_days(
     for number, day in enumerate(days.values()):
         facts = list(day.facts.values())
         if forecasts and number:
-            run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
+            run.show("forecast", estimates_of_period(forecast_of(run.recorded, facts), facts, run.recorded.policy))
         groups = list(map(run.release.group, day.facts))  # by slot, ascending: first start of those drawn together
         group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
         for first_s in dict.fromkeys(groups):
@@ -79,7 +80,8 @@ def release_days(
         model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # no day is folded into others
         for period, day in days.items():
             facts = list(day.facts.values())
-            run.show("whole", slots_of(estimate_by_all(recorded, model, period, facts), facts, recorded.policy))
+            estimates = estimate_by_all(recorded, model, period, facts)
+            run.show("whole", estimates_of_period(estimates, facts, recorded.policy))
     # Learned rows have estimated vehicles and reports, which are no public counts.
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}

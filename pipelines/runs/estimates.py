@@ -29,9 +29,9 @@ from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_estimates, product_estimates
+from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates
 from transforms.releases.periods.products import Product
-from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_of_slot, sums_of
+from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_of_period, sums_of
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import learned_from, period_order
@@ -97,10 +97,11 @@ def estimate_again(
             missing.append(period)
             continue
         if everything is None:
-            estimates = learned_estimates(recorded.until(period), policy, slots)
+            entries = recorded.until(period)
+            estimates = day_estimates(learned_from(entries, policy), policy, slots, entries)
         else:
             estimates = estimate_by_all(recorded, everything, period, slots)
-        written += _published(slots_of(estimates, slots, policy), outputs)
+        written += _published(estimates_of_period(estimates, slots, policy), outputs)
         if sums:
             written += _sums(recorded, period, slots, outputs)
     progress("periods estimated", len(calendar.periods), len(calendar.periods))
@@ -264,7 +265,7 @@ def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs)
     facts, written = slot_facts(recorded.spec, calendar), list[Path]()
     for _, period_slots in groupby(calendar.slots, key=lambda slot: slot.period):
         slots = [facts[slot.start_s] for slot in period_slots]
-        written += _published(slots_of(forecast_of(recorded, slots), slots, recorded.policy), outputs)
+        written += _published(estimates_of_period(forecast_of(recorded, slots), slots, recorded.policy), outputs)
     return written
 
 
@@ -281,10 +282,3 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     posterior = learned.forecast(np.array(hours_of(joint_slots_s, zone), np.int64))
     products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
     return hat_estimates(posterior, policy, forecast=True)._replace(products=products)
-
-
-def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
-    """Yields estimates slot by slot, then those of the period's products."""
-    for index, facts in enumerate(slots):
-        yield estimates_of_slot(estimates, index, facts, policy)
-    yield from estimates.products

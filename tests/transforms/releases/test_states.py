@@ -54,7 +54,7 @@ def estimated(days: list[Sequenced], how: LevelsPolicy) -> bytes:
     """As in a process that has just begun."""
     states._FOLDED.clear()
     states._fitted.cache_clear()
-    estimates = learned.learned_estimates(days, how, SLOTS)
+    estimates = learned.day_estimates(states.learned_from(days, how), how, SLOTS, days)
     return b"".join(column.tobytes() for column in (*estimates[:4], estimates.status))
 
 

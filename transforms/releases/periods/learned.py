@@ -18,12 +18,11 @@ from dpops.types import Int64s
 from transforms.places.ground import parent_texts
 from transforms.recorded.stage_plan import bare_stage
 from transforms.recorded.units import LiveEntry, StageEntry
-from transforms.records import SlotEstimates
+from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.classes import distribution_columns, learned_classes
-from transforms.releases.periods.places import learned_places, place_product
-from transforms.releases.periods.products import grouping
-from transforms.releases.periods.publish import HatEstimates, estimates_of_product
+from transforms.releases.periods.parts import distribution_columns, learned_classes, learned_places, place_product
+from transforms.releases.periods.products import DISTRIBUTION, grouping
+from transforms.releases.periods.publish import LEANS_COLUMN, PARENT_COLUMNS, HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
 from transforms.releases.periods.states import learned_from, stage_values
 from transforms.time.calendar import recorded_hours
@@ -57,11 +56,6 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
     )
 
 
-def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
-    """Estimates the last recorded period from all entries."""
-    return day_estimates(learned_from(entries, policy), policy, slots, entries)
-
-
 def day_estimates(
     models: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], entries: Sequence[StageEntry], days_back: int = 0
 ) -> HatEstimates:
@@ -71,12 +65,10 @@ def day_estimates(
     parents = np.array(parent_texts(policy.region))
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number and bounds
-    return _hat_estimates(shown.estimates)._replace(
-        about=(*vehicles, STATUS_NAMES[status]),  # about how many vehicles were there
-        parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
-        parent_values=(shown.values, shown.lower95, shown.upper95),
-        products=product_estimates(models, posterior, policy, slots, entries),
-    )
+    estimates = _hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
+    parent = np.where(shown.estimates.status == Status.PARENT, parents[:, None], "")
+    estimates = estimates.with_columns(PARENT_COLUMNS, (parent, *shown[1:]))
+    return estimates._replace(products=product_estimates(models, posterior, policy, slots, entries))
 
 
 def product_estimates(
@@ -106,7 +98,7 @@ def product_estimates(
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and policy.classes is not None:
             columns = distribution_columns(classes, groups, estimates.status, float(policy.value.standard.upper))
-            estimates = estimates._replace(distributions=columns)
+            estimates = estimates.with_columns(DISTRIBUTION, columns)
         tables.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
     return tuple(tables)
 
@@ -117,8 +109,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
     hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
     live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
-    # leans: how far values rest on the day itself, 0 to 1, by (cell, slot).
-    return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans))
+    return hat_estimates(live_field.field, policy).with_columns([LEANS_COLUMN], [rounded(live_field.leans)])
 
 
 def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
@@ -130,5 +121,6 @@ def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
     """Converts numbers to estimates; those of HATs held back become nan."""
     has_value = numbers.status != Status.HELD_BACK
     columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)
-    value, lower, upper, sd, *traffic_bounds = (np.where(has_value, column, np.nan) for column in columns)
-    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic_bounds[0], traffic_bounds[1]))
+    value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)
+    estimates = HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status])
+    return estimates.with_columns(TRAFFIC_COLUMNS, traffic)

@@ -20,8 +20,7 @@ ProductName = Literal[
 PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 
 PERCENTILES = tuple(f"{name}{end}" for name in ("p15", "p50", "p85") for end in ("", "_lower95", "_upper95"))
-DISTRIBUTION_STATUS = "distribution_status"
-DISTRIBUTION = (*PERCENTILES, DISTRIBUTION_STATUS)  # further columns of a mean's row that say how values are spread
+DISTRIBUTION = (*PERCENTILES, "distribution_status")  # further columns of a mean's row that say how values are spread
 
 Part = tuple[int, int]  # a part of the day: local minutes of its start and of its end
 

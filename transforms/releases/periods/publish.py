@@ -1,6 +1,6 @@
 """Rows of a period: HATs' estimates, and the released sums."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,46 +17,42 @@ from transforms.public import Fact
 from transforms.recorded.units import VECTOR, StageUnit
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, HatColumns, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.products import ProductGroups
+from transforms.releases.periods.products import DISTRIBUTION, PERCENTILES, ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.value import Value
 
-_PARENT_COLUMNS = ("parent_value", "parent_lower95", "parent_upper95")
+LEANS_COLUMN = "leans_on_day"  # how far a live value rests on the day's slots, 0 to 1
+_PARENT_VALUES = ("parent_value", "parent_lower95", "parent_upper95")
+PARENT_COLUMNS = ("parent", *_PARENT_VALUES)  # the cell that stands for an unknown HAT, and its value and bounds
+_IN_UNITS = frozenset((*_PARENT_VALUES, *TRAFFIC_COLUMNS, *PERCENTILES))
+_OPTIONAL = (LEANS_COLUMN, *PARENT_COLUMNS, *TRAFFIC_COLUMNS, *ABOUT_COLUMNS, *DISTRIBUTION)  # in the files' order
 
 
 class HatEstimates(NamedTuple):
-    """Estimates of a period's HATs or groups, km/h, (cells, slots) each; nan: no value."""
+    """Estimates of a period's HATs or groups, km/h, (cells, slots) each; nan: no value.
+
+    optional: further columns, of _OPTIONAL.
+    """
 
     value: Float64s
     lower95: Float64s
     upper95: Float64s
     sd: Float64s
     status: NDArray[np.str_]
-    traffic: tuple[Float64s, Float64s] | None = None  # bounds of the mean of very many vehicles
-    leans: Float64s | None = None  # weight of the day's slots in a live value
-    parent: NDArray[np.str_] | None = None  # cell of an unknown HAT, if known
-    parent_values: tuple[Float64s, ...] | None = None  # the parent's value and bounds
+    optional: Mapping[str, NDArray[Any]] = {}
     products: tuple[SlotEstimates, ...] = ()
-    distributions: Mapping[str, NDArray[Any]] | None = None  # columns DISTRIBUTION, by name
-    about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
+
+    def with_columns(self, names: Sequence[str], columns: Iterable[NDArray[Any]]) -> "HatEstimates":
+        """Adds optional columns."""
+        return self._replace(optional={**self.optional, **dict(zip(names, columns, strict=True))})
 
     def shown(self, value: Value) -> "HatEstimates":
         """Converts numbers from the standard scale (km/h, from 0) to the value's own unit."""
         if value.scale == 1 and not value.lower:
             return self
-        distributions = {
-            name: value.shown(column) if column.dtype.kind == "f" else column  # "f": floats, others are statuses
-            for name, column in (self.distributions or {}).items()
-        }
-        return self._replace(
-            value=value.shown(self.value),
-            lower95=value.shown(self.lower95),
-            upper95=value.shown(self.upper95),
-            sd=value.width(self.sd),
-            traffic=None if self.traffic is None else (value.shown(self.traffic[0]), value.shown(self.traffic[1])),
-            parent_values=None if self.parent_values is None else tuple(map(value.shown, self.parent_values)),
-            distributions=distributions,
-        )
+        optional = {name: value.shown(x) if name in _IN_UNITS else x for name, x in self.optional.items()}
+        estimate, lower, upper = map(value.shown, (self.value, self.lower95, self.upper95))
+        return HatEstimates(estimate, lower, upper, value.width(self.sd), self.status, optional, self.products)
 
 
 class PlaceFacts(NamedTuple):
@@ -65,6 +61,15 @@ class PlaceFacts(NamedTuple):
     days: int
     vehicles: Sequence[int | None]  # as many are proved to visit it; None if too few
     geometries: Sequence[Any]
+
+
+def estimates_of_period(
+    estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy
+) -> Iterator[SlotEstimates]:
+    """Yields estimates slot by slot, then those of the period's products."""
+    for index, facts in enumerate(slots):
+        yield estimates_of_slot(estimates, index, facts, policy)
+    yield from estimates.products
 
 
 def estimates_of_slot(estimates: HatEstimates, index: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
@@ -136,15 +141,8 @@ def _columns(
 
 def _optional_columns(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
     """Builds optional columns by name, with None for nan and empty text."""
-    columns = {
-        "leans_on_day": estimates.leans,
-        "parent": estimates.parent,
-        **dict(zip(_PARENT_COLUMNS, estimates.parent_values or (), strict=False)),
-        **dict(zip(TRAFFIC_COLUMNS, estimates.traffic or (), strict=False)),
-        **dict(zip(ABOUT_COLUMNS, estimates.about or (), strict=False)),
-        **(estimates.distributions or {}),
-    }
-    lists = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
+    columns = {name: estimates.optional[name] for name in _OPTIONAL if name in estimates.optional}
+    lists = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items()}
     return {name: [None if x == "" or x != x else x for x in values] for name, values in lists.items()}  # x != x: nan
 
 

@@ -22,10 +22,10 @@ from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
 from transforms.releases.base import DrawnUnit, History, Request, Tallies
-from transforms.releases.periods.learned import learned_centres, learned_differences, learned_estimates
-from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.learned import day_estimates, learned_centres, learned_differences
+from transforms.releases.periods.publish import HatEstimates, estimates_of_period
 from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage, read_unit
-from transforms.releases.periods.states import StateFile
+from transforms.releases.periods.states import StateFile, learned_from
 from transforms.time.calendar import hours_of
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
@@ -119,10 +119,8 @@ class PeriodRelease(VectorRelease):
         (unit,), (sequence,) = recorded.units, recorded.sequences
         entries = [entry for entry in history.stages(unit.spec_id) if entry.sequence <= sequence]
         facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].joint_slots_s]
-        estimates = learned_estimates(entries, self.policy, facts)
-        for number, slot in enumerate(facts):
-            yield estimates_of_slot(estimates, number, slot, self.policy)
-        yield from estimates.products
+        estimates = day_estimates(learned_from(entries, self.policy), self.policy, facts, entries)
+        yield from estimates_of_period(estimates, facts, self.policy)
 
 
 def plan_for(
@@ -183,7 +181,7 @@ class CountRelease(PeriodRelease):
         counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
         counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
         shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))
-        for number, slot_s in enumerate(self.slots[unit.slot_s].joint_slots_s):
-            slot = estimates_of_slot(shown, number, self.slots[slot_s], policy)
+        facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].joint_slots_s]
+        for slot in estimates_of_period(shown, facts, policy):
             hats = replace(slot.hats, statistic=[COUNT.name] * len(slot.hats.cell))
             yield slot._replace(statistics=(COUNT.name,), hats=hats)

@@ -135,7 +135,7 @@ def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_rece
 class StateSource:
     """Inputs that determine a state."""
 
-    digest: str  # of public facts and of all periods, in order
+    digests: tuple[str, ...]  # of public facts and of the first 0, 1, .. periods, in order
     least_recent: int | None  # fewest periods kept as released, older ones are folded; None: all are kept
     periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
     policy: LevelsPolicy = field(compare=False, repr=False)
@@ -147,28 +147,24 @@ class StateSource:
         for entry in entries:
             if part_of(entry.unit) == "means":  # others say nothing of means of cells
                 by_period[entry.unit.period].append(entry)
-        return StateSource.of_periods(list(by_period.values()), policy, least_recent)
-
-    @staticmethod
-    def of_periods(
-        periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None
-    ) -> "StateSource":
-        """Computes the digest of periods' entries; least_recent: as the field."""
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         if policy.trips is not None and policy.trips.are_counted:  # only numbers of trips enter the model
             digest.update(msgspec.json.encode([policy.trips.cells, policy.trips.packed]))
-        for entry in (entry for period in periods for entry in period):
-            digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
-        return StateSource(digest.hexdigest(), least_recent, periods, policy)
+        digests = [digest.hexdigest()]
+        for entries_of_period in by_period.values():
+            for entry in entries_of_period:
+                digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
+            digests.append(digest.hexdigest())
+        return StateSource(tuple(digests), least_recent, list(by_period.values()), policy)
 
-    def first(self, periods: int) -> "StateSource":
-        """Restricts the source to its first periods."""
-        return StateSource.of_periods(self.periods[:periods], self.policy, self.least_recent)
+    def days(self, start: int, end: int) -> list[DayValues]:
+        """Reads releases of periods from `start` to before `end`."""
+        return [_day_of(entries, self.policy) for entries in self.periods[start:end]]
 
-    def days(self, start: int) -> list[DayValues]:
-        """Reads releases from the period at `start` on."""
-        return [_day_of(entries, self.policy) for entries in self.periods[start:]]
+    def begins_with(self, periods: int, digest: str) -> bool:
+        """Checks whether a digest is that of the first `periods` periods."""
+        return periods < len(self.digests) and self.digests[periods] == digest
 
 
 @lru_cache(maxsize=2)
@@ -179,8 +175,8 @@ def _fitted(source: StateSource) -> Learned:
     """
     periods, step = len(source.periods), source.least_recent
     folded_periods = 0 if step is None or periods < 2 * step else periods // step * step
-    state = _folded(source.first(folded_periods)) if folded_periods else _new(source)
-    for day in source.days(folded_periods):
+    state = _folded(source, folded_periods) if folded_periods else _new(source)
+    for day in source.days(folded_periods, periods):
         state = add_day(state, day)
     return learned(state)
 
@@ -202,37 +198,32 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 """Digests and states of this process's last folds: estimates of many days go from one to the next."""
 
 
-def _folded(source: StateSource) -> State:
-    """Computes the state after all periods from the newest known one, and stores it."""
-    file = source.policy.cache_file
+def _folded(source: StateSource, periods: int) -> State:
+    """Computes the state after first periods from the newest known one; stores it."""
+    file, digest = source.policy.cache_file, source.digests[periods]
     stored = None if file is None else file.read()
-    state = next(_known(source, stored), _new(source))  # the newest one known, else an empty one
-    if state.days < len(source.periods):
-        for day in source.days(state.days):
+    state = next(_known(source, periods, stored), _new(source))  # the newest one known, else an empty one
+    if state.days < periods:
+        for day in source.days(state.days, periods):
             state = add_day(state, day)
-        _FOLDED.append((source.digest, state))  # from which this process's next estimate goes on
+        _FOLDED.append((digest, state))  # from which this process's next estimate goes on
     # A stored state of more periods than are needed here may be another run's, and right.
-    is_right = stored is not None and (stored.number > len(source.periods) or stored.rests_on == source.digest)
+    is_right = stored is not None and (stored.number > periods or stored.rests_on == digest)
     if file is not None and not is_right:
-        file.write(StoredState(source.digest, state.days, arrays_of(state)))
+        file.write(StoredState(digest, state.days, arrays_of(state)))
     return state
 
 
-def _known(source: StateSource, stored: StoredState | None) -> Iterator[State]:
-    """Yields known states of first periods: this process's newest first, then the file's."""
+def _known(source: StateSource, most: int, stored: StoredState | None) -> Iterator[State]:
+    """Yields known states of at most so many periods: newest first, the file's last."""
     for digest, state in reversed(_FOLDED):
-        if _begins_with(source, state.days, digest):
+        if state.days <= most and source.begins_with(state.days, digest):
             yield state
-    if stored is not None and _begins_with(source, stored.number, stored.rests_on):
+    if stored is not None and stored.number <= most and source.begins_with(stored.number, stored.rests_on):
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
-        recent = tuple(source.first(stored.number).days(stored.number - (source.least_recent or 0)))
+        recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(*WRONG):  # arrays of another model
             yield restore_state(_new(source), stored.number, recent, stored.arrays)
-
-
-def _begins_with(source: StateSource, periods: int, digest: str) -> bool:
-    """Checks whether a digest is that of the source's first `periods` periods."""
-    return periods <= len(source.periods) and source.first(periods).digest == digest
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
