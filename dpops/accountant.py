@@ -74,9 +74,9 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
     groups: numbers of groups (such as HATs) by what one of them costs. The costliest are taken by kind of claim.
     """
     totals = []
-    for column in zip(*groups, strict=True):
+    for claims in zip(*groups, strict=True):  # of one kind, by group
         total, remaining = ZERO, group_limit
-        for value, number in sorted(zip(column, groups.values(), strict=True), reverse=True):
+        for value, number in sorted(zip(claims, groups.values(), strict=True), reverse=True):
             counted = min(number, remaining)
             total, remaining = total + counted * value, remaining - counted
         totals.append(total)

@@ -208,7 +208,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
     if max_delta < _LEAST_DELTA:
         return rho_within(epsilon, delta)
-    high = math.sqrt(2 * float(epsilon)) + 80  # a mu of delta 1: its a, see `delta_of_gaussian`, is below -30
+    high = math.sqrt(2 * float(epsilon)) + 80  # above any result: there `delta_of_gaussian` is 1, its a below -30
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
     # A hundred times the margin of an epsilon, so that the rho converts to no more than the epsilon it is of.
     return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _DECIMAL_MARGIN), ROUND_FLOOR, _FLOAT_DIGITS)

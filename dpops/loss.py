@@ -29,8 +29,8 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
         return 1.0
     if spent.pure <= epsilon and not spent.concentrated:
         return 0.0
-    threshold, rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)  # pure claims as rho, too
-    concentrated = math.exp(-((threshold - rho) ** 2) / (4 * rho)) if threshold > rho else 1.0
+    threshold, total_rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)  # pure claims as rho, too
+    concentrated = math.exp(-((threshold - total_rho) ** 2) / (4 * total_rho)) if threshold > total_rho else 1.0
     margin, rho = float(epsilon - spent.pure), float(spent.concentrated)
     if margin <= 0:  # pure claims alone may lose epsilon
         return concentrated

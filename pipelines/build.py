@@ -64,7 +64,7 @@ def observe(
     pane_s: length of a slot's panes; None for whole slots. lateness: None for bounded input, of which no row is late.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
-    timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
+    timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # Observations, on time
     assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()

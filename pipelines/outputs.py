@@ -40,8 +40,9 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
             continue
         in_periods = spec.is_learned and not is_live  # then the ledger's entry is of a period's first slot
         entry_of = {slot_s: spec.slots_of_period(slot_s)[0] if in_periods else slot_s for slot_s in published}
-        sought = spec.account.name, spec.spec_id, min(entry_of.values()), max(entry_of.values()) + 1
-        recorded = {slot_s for slot_s, _ in location.ledger.recorded_slots(*sought, is_live=is_live)}
+        first_s, end_s = min(entry_of.values()), max(entry_of.values()) + 1
+        shards = location.ledger.recorded_slots(spec.account.name, spec.spec_id, first_s, end_s, is_live=is_live)
+        recorded = {slot_s for slot_s, _ in shards}
         unknown = sorted(slot_s for slot_s in published if entry_of[slot_s] not in recorded)
         if unknown:
             raise OutputError(

@@ -168,9 +168,9 @@ def _city(
     """
     information_covariance = information @ covariance
     information_z = np.einsum("cij,cj->ci", information, logs) + gradient  # A z, as A may have no inverse
-    residual = information_z - np.einsum("cij,cj->ci", information_covariance, information_z)
-    of_city: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
-    return of_city @ (precision @ mean + residual.sum(axis=0)), of_city
+    weighted_z = information_z - np.einsum("cij,cj->ci", information_covariance, information_z)  # (P + A^-1)^-1 z
+    city_covariance: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
+    return city_covariance @ (precision @ mean + weighted_z.sum(axis=0)), city_covariance
 
 
 def _with_city(covariances: Float64s, precision: Float64s, city: Float64s) -> Float64s:
@@ -232,9 +232,9 @@ def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], 
     """
     crossing, index = _inverse(edges, cdf, target)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
-    value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
-    lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
-    upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
+    value, class_error_kmh = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
+    lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), class_error_kmh[lower_index]), 0.0)
+    upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), class_error_kmh[upper_index]), edges[-1])
     return Quantiles(
         value,
         np.where(lower_index == 0, 0.0, lower),
@@ -315,10 +315,10 @@ def _variances(
     few visits sample the distribution: reports of a visit correlate by the part of speeds' variance that lies between
     vehicles, so the day's share varies as that of a binomial law, less what the day's mean explains.
     """
-    speeds, edges = posterior.speeds, np.arange(posterior.edges.size)
+    speeds, edge_indices = posterior.speeds, np.arange(posterior.edges.size)
     means = shares @ speeds
     speed_variances = np.maximum(shares @ speeds**2 - means**2, _LEAST_VARIANCE)
-    is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)  # (edges, classes)
+    is_below = (np.arange(speeds.size) < edge_indices[:, None]).astype(np.float64)  # (edges, classes)
     # Derivatives of shares below edges: by the mean, through the tilt; by log weights, (.., classes); at a fixed mean.
     mean_slopes = ((shares * speeds) @ is_below.T - cdf * means[..., None]) / speed_variances[..., None]
     slopes = shares[..., None, :] * (is_below - cdf[..., None])

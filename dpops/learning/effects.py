@@ -247,7 +247,7 @@ class Stack:
     """Rows of items' weighted sums of HATs, by effect; built once for any weights."""
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
-        """Places items' sums by group, a row each, under the effects that they touch."""
+        """Lays out the sums: a row per item's group, a column per effect."""
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # items' first rows, the end
         hours = {item.hours.tobytes(): item.hours for item in items}
         by_hours = {key: layout.known(of_key) for key, of_key in hours.items()}  # equal for many items
@@ -263,7 +263,7 @@ class Stack:
                         local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
         rows, columns = np.concatenate(local, axis=1)
         shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
-        # A sparse matrix of positions in the concatenated terms: it sorts values of any weights without another sort.
+        # A sparse matrix whose values are positions in the concatenated terms: by it `__call__` sorts without a sort.
         self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
     def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:
@@ -273,8 +273,8 @@ class Stack:
         for index, block, sums, first in self._terms:
             key = index, id(sums), block.regressor  # blocks that share `sums` and regressor are summed up once
             if key not in sums_by_key:
-                of_item = {**self._known[index], **(regressors[index] if regressors else {})}
-                factors = of_item.get(block.regressor or "")  # None for blocks without regressor
+                factors_by_regressor = {**self._known[index], **(regressors[index] if regressors else {})}
+                factors = factors_by_regressor.get(block.regressor or "")  # None for blocks without regressor
                 sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
             if block.is_border:  # from the item's first row, and the block's first effect on
                 border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]
@@ -288,17 +288,17 @@ class _PairSums:
     """Sums HATs' numbers by pair of group (row) and effect (column) that meet."""
 
     def __init__(self, block: Block, item: Item) -> None:
-        # Groups and effects are products of cells' and slots' ones, so pairs are products of pairs of these. keys:
-        # numbers of effects. of_cells, of_slots: each cell's and each slot's pair.
-        (cell_groups, cell_keys), of_cells = _numbered(item.groups.cells, block.cell_keys)
-        (slot_groups, slot_keys), of_slots = _numbered(item.groups.slots, block.slot_keys[item.hours])
+        # A HAT's group follows from its cell's and its slot's, its effect from both keys (see `Block`): so a HAT's pair
+        # follows from its cell's and its slot's pair of group and key, whose indices are cell_pair and slot_pair.
+        (cell_groups, cell_keys), cell_pair = _numbered(item.groups.cells, block.cell_keys)
+        (slot_groups, slot_keys), slot_pair = _numbered(item.groups.slots, block.slot_keys[item.hours])
         rows = cell_groups[:, None] * item.groups.shape[1] + slot_groups
         columns = cell_keys[:, None] * block.slots + slot_keys
         self._present = np.broadcast_to(slot_keys >= 0, rows.shape)  # -1: the hour has no effect
         self.rows, self.columns = rows[self._present], columns[self._present]
         # Indicators of pairs, (slots, slot pairs) and (cell pairs, cells): HATs are summed by product with both.
-        self._of_slots = (np.arange(of_slots.max() + 1) == of_slots[:, None]).astype(np.float64)
-        self._of_cells = sparse.csr_matrix((np.ones(of_cells.size), (of_cells, np.arange(of_cells.size))))
+        self._of_slots = (np.arange(slot_pair.max() + 1) == slot_pair[:, None]).astype(np.float64)
+        self._of_cells = sparse.csr_matrix((np.ones(cell_pair.size), (cell_pair, np.arange(cell_pair.size))))
 
     def __call__(self, hats: Float64s) -> Float64s:
         return np.asarray((self._of_cells @ (hats @ self._of_slots))[self._present])

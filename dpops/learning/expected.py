@@ -96,12 +96,12 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
-            centres = posterior  # variances before this stage, the day's last in the end
-            today = strategy.precisions_of(stage, bounds, centres, busy)
+            centre_variances = posterior  # before this stage; below the loop, before the day's last one
+            today = strategy.precisions_of(stage, bounds, centre_variances, busy)
             precisions = {component: precision + today[component] for component, precision in precisions.items()}
             posterior = strategy.posterior_of(prior, precisions)
         errors = [
-            strategy.squared_error(posterior, today, stage, bounds, centres, busy, variance)
+            strategy.squared_error(posterior, today, stage, bounds, centre_variances, busy, variance)
             for variance in hat_variances
         ]
         yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
@@ -162,7 +162,7 @@ def hat_half_widths(
     (`precision`). Noise of equal `days` averages out.
     """
     precision, variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
-    numbers = np.repeat(vehicles[:, None], NODES, axis=1)
+    numbers = np.repeat(vehicles[:, None], NODES, axis=1)  # equally likely ones, (vehicles, NODES); all equal if public
     if not stage.counts_public:
         numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, HAT_SPREAD))
     deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), precision)
@@ -233,7 +233,7 @@ def _level_evidence(
     levels of places and times tell it directly, and precisions add up. Lasting effects are told by all `days`.
     """
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
-    for stage, (name, share) in ((planned, shared) for planned in stages for shared in planned.shares):
+    for stage, (name, share) in ((item, pair) for item in stages for pair in item.shares):
         groups = level(name, bounds.hats, Fraction(1))
         precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a group's mean speed
         if groups.size == bounds.hats.size:  # of one day's HATs alone

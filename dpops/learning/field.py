@@ -100,6 +100,7 @@ def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) 
         floor: variance of very many vehicles' mean around the field.
     """
     gain = deviations * precisions[..., None] / (1 + deviations * precisions[..., None])
+    # The last term is the noise's, gain^2 / precision.
     return np.asarray((1 - gain) ** 2 * floor + gain**2 * (deviations - floor) + gain * (1 - gain) * deviations)
 
 
@@ -173,7 +174,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
     of_field = (field.variances + field.of_ratios)[..., None]
     variances = np.minimum(of_field + field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
-    traffic = half_widths(np.minimum(of_field + field.traffic_deviations, upper_kmh**2))
+    traffic_half = half_widths(np.minimum(of_field + field.traffic_deviations, upper_kmh**2))
     is_reliable = vehicles >= LEAST_VEHICLES * field.repeats  # groups count a vehicle in each of its HATs
     status = np.where(is_reliable, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if not field.gate.is_open:
@@ -183,8 +184,8 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
         sd=rounded(np.sqrt(variances.mean(axis=-1))),
         lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),
         upper95=rounded(np.clip(field.values + half, 0, upper_kmh)),
-        traffic_lower95=rounded(np.clip(field.values - traffic, 0, upper_kmh)),
-        traffic_upper95=rounded(np.clip(field.values + traffic, 0, upper_kmh)),
+        traffic_lower95=rounded(np.clip(field.values - traffic_half, 0, upper_kmh)),
+        traffic_upper95=rounded(np.clip(field.values + traffic_half, 0, upper_kmh)),
         vehicles=rounded(vehicles),
         status=status.astype(np.int64),
     )

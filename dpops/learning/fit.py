@@ -23,10 +23,10 @@ COLD, WARM = (5, 3, 2, 2), (2, 1, 2, 2)
 def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]:
     """Fits weights by their sums, then speeds; returns both, and days' HAT weights."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)  # the prior, before any release
-    vehicles = _typical_vehicles(state, days)
-    numbers = [_vehicle_number(day, vehicles) for day in days]
+    typical_vehicles = _typical_vehicles(state, days)
+    vehicle_numbers = [_vehicle_number(day, typical_vehicles) for day in days]
     totals = [_released_total(day) for day in days]
-    weights = WeightField(state.weight_layout, days, numbers, totals, state.start)
+    weights = WeightField(state.weight_layout, days, vehicle_numbers, totals, state.start)
     speeds = SpeedField(state.speed_layout, days, state.facts, state.start)
     weight_rounds, speed_rounds, *_ = COLD if state.start is None else WARM  # fewer rounds from a fitted start
     weights.fit(_sums(days, "weights"), weight_rounds)
@@ -44,8 +44,8 @@ def fitted_fields(state: State) -> tuple[WeightField, SpeedField]:
     weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
     weights.fit(weight_sums, weight_rounds)
     weights.finish(weight_sums, next_day, _vehicle_number(next_day, vehicles))
-    # Days keep the totals of the rough fit, by sums of weights alone: the speeds' fit has the effect "doubt", the error
-    # of a day's log total, by which sums of speeds move it.
+    # A day's total stays that of the rough fit, from sums of weights alone: what sums of speeds tell of it is left to
+    # the fit of speeds, whose effect "doubt" is the error of the day's log total.
     *fitted_hats, next_hats = weights.weights(weights.effects)
     scaled = [hats * (rough.sum() / hats.sum()) for rough, hats in zip(rough_hats, fitted_hats, strict=True)]
     speeds.add(next_day)
@@ -72,7 +72,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
     likelihood is quadratic in the weight: its maximum is the sum times E[slope] / E[slope^2], of variance noise /
     E[slope^2]. A city's mean is near the centre, so sums over all cells tell nothing of weights.
     """
-    of_weights, variances = [], dict[int, Float64s]()  # of HATs' mean speeds, (cells, slots), by day
+    of_weights, variances = [], dict[int, Float64s]()  # variances: of HATs' mean speeds, (cells, slots), by day
     for item in sums:
         if item.groups.shape[0] < 2:  # over all cells
             continue
@@ -84,7 +84,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
         total = totals(hats)
         slope = (totals(hats * (speeds.values[day] - item.centre)) / total).ravel()
         square = slope**2 + (totals(hats * variances[day]) / total).ravel()
-        noise = item.variances + totals(hats**2 * speeds.hat_variances(day)).ravel()  # and HATs around the field
+        noise = item.variances + totals(hats**2 * speeds.hat_variances(day)).ravel()  # HATs vary around the field
         of_weights.append(NoisySums(day, item.groups, item.values * slope / square, noise / square, item.centre))
     return of_weights
 
@@ -168,15 +168,15 @@ def _aged(day: DayValues) -> DayValues:
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     """Averages days, each with its HATs' weights, level by level, by precision."""
     by_groups: dict[bytes, list[tuple[Float64s, StageValues, LevelValues]]] = {}
-    for day, hats in days:
+    for day, hat_weights in days:
         for stage, level in day.speed_levels:
-            by_groups.setdefault(level.groups.key, []).append((hats, stage, level))
+            by_groups.setdefault(level.groups.key, []).append((hat_weights, stage, level))
     stages = [_mean_stage(of_days) for of_days in by_groups.values()]
     counting = [stage for day, _ in days for stage in day.stages if stage.counts_vehicles]
     if counting:
         mean, precision = _counted([day for day, _ in days])
-        number = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
-        stages.insert(0, replace(counting[0], levels=(number,)))  # first, as on a day
+        vehicle_count = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
+        stages.insert(0, replace(counting[0], levels=(vehicle_count,)))  # first, as on a day
     return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 

@@ -63,11 +63,11 @@ class Learned:
             total_sd=float(self.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
         )
-        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.cautious_spread
+        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.cautious_spread  # of one vehicle
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, self.speeds.spread)
-        numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
-        counts, nodes_kmh = np.maximum(numbers, 1.0), kmh[..., None]  # means are of one or more; (cells, slots, ..)
+        vehicles = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
+        counts, nodes_kmh = np.maximum(vehicles, 1.0), kmh[..., None]  # a mean needs a vehicle; (.., NODES), (.., 1)
         return Field(
             values=kmh,
             variances=variances,
@@ -77,7 +77,7 @@ class Learned:
             precisions=precisions,
             spread=spread,
             weights=weights,
-            vehicles=numbers,
+            vehicles=vehicles,
             hours=hours,
             day=index,
             gate=gate,
@@ -115,13 +115,13 @@ def _with_single_hats(
             gain = variances / (variances + level.groups.to_hats(level.weight_variances))
             surprise = level.groups.to_hats(level.weights) - weights
             weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # any part above 0, as it divides
-            residual = kmh - stage.centre
+            offset_kmh = kmh - stage.centre
             posterior_variances = 1 / (1 / mean_variances + precisions)
             noise = level.groups.to_hats(level.speed_variances)
-            noise = noise + (1 - gain) * variances * (posterior_variances + residual**2)  # E[(mean - centre)^2]
+            noise = noise + (1 - gain) * variances * (posterior_variances + offset_kmh**2)  # E[(mean - centre)^2]
             precision = weights**2 / noise
             speed_gain = posterior_variances * precision / (1 + posterior_variances * precision)
-            kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - residual)
+            kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - offset_kmh)
             precisions = precisions + precision
     return kmh, weights, precisions
 
@@ -153,7 +153,7 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
     today = learned(replace(state, recent=(*state.recent, day)))
     field = today.estimate()
     leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)
-    # Only the ratio decides whether a live map is shown: a storm moves a day's mean, and slots leave its weight open.
+    # Of a gate's criteria only the ratio holds live: a storm may move a day's mean, and slots hardly tell its weight.
     return Live(replace(field, gate=Gate(ratio=field.gate.ratio)), leans)
 
 

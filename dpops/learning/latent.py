@@ -286,8 +286,8 @@ class SpeedField(LatentField):
         # An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
         # vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
         one_weight = self._facts.hat_weight * math.exp(weights.retention)  # of a vehicle in a HAT, after clips
-        most = [of_day.sum(axis=0).max() / self._facts.hats_in_hour for of_day in hats]  # if all drive in that hour
-        self.one_weights = np.maximum(one_weight, most / np.array([number.upper95 for number in weights.numbers]))
+        peaks = [of_day.sum(axis=0).max() / self._facts.hats_in_hour for of_day in hats]  # busiest hours, if all drive
+        self.one_weights = np.maximum(one_weight, peaks / np.array([number.upper95 for number in weights.numbers]))
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, regressors=("traffic", "doubt"))

@@ -79,7 +79,7 @@ class PlaceSums:
 
     def after(self, day: PlaceDay) -> "PlaceSums":
         """Adds a day's sums, weighted by precision."""
-        a, of_speeds, of_weights = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance  # two precisions
+        a, of_speeds, of_weights = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance  # 1 / v of both
         return PlaceSums(
             speeds=self.speeds + a * of_speeds * day.speeds,
             centred=self.centred + a * of_speeds * day.centres * day.speeds,
@@ -267,8 +267,8 @@ def _weight_grid(
 
     Returns:
         (places, RATIOS) each: weights; the log likelihood of the place's sum; the index in RATIOS of the ratio below,
-        and the fraction of the way to the next; the factor of probabilities of RATIOS that makes them probabilities of
-        these weights, which near a measured one are spaced otherwise.
+        and the fraction of the way to the next; the factor that turns probabilities of RATIOS into the grid's: 1,
+        or d log(ratio) / d ratio where the grid is even in weights, near a measured one.
     """
     precision = max(sums.weight_precision, _TINY)
     measured = sums.weights[chosen] / precision  # estimates by sums alone, of variance 1 / precision

@@ -68,8 +68,8 @@ class Posterior:
         self._factor = splu(local.tocsc(), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
         of_border = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
         # C has the coupling's columns without multiples of one another; E (`_expand`) restores all columns from them.
-        first, self._expand = _distinct_columns(narrow, wide)
-        at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])  # indices of columns
+        distinct, self._expand = _distinct_columns(narrow, wide)
+        at_border, at_wide = np.split(distinct, [np.searchsorted(distinct, self._border)])  # indices of columns
         from_wide = wide.local[at_wide - self._border].T.toarray()
         self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], from_wide])
         self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))  # A^-1 C
@@ -123,7 +123,7 @@ class Posterior:
             local, border, of_narrow, of_wide = (1.0 - 2 * drawn[:, batch] for drawn in signs)  # +1 or -1
             shift = narrow.adjoint(of_narrow)
             conditional = self._factor.solve(prior.local.T @ local + shift.local)
-            # A^-1 times the right-hand side: of the local shift, and of wide rows, E's columns after the border's.
+            # Local parts of wide rows are C times E's columns after the border's, and `_solved` is A^-1 C.
             at_local = conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
             at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
             samples = self._back_substituted(at_local, at_border)
@@ -187,16 +187,16 @@ class Posterior:
         The energy is the sum of squares of a block's effects over their prior variances at strength 1. PRIOR_WORTH
         effects of the prior's precision are added to both. effects: whose energy; the posterior mean's by default.
         """
-        steps, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
+        strengths, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
         energies = np.bincount(self._prior.blocks, rows**2)  # times strengths, which scale the prior's rows
         for block, uninformed, energy in zip(self.layout.blocks, self._uninformed, energies, strict=True):
             if block.is_learned:
                 strength = float(np.mean(self.strengths[block.name]))
-                # Effects that data inform, of all; sampled, so it may be below 0.
+                # Number of effects that data inform; as `_uninformed` is sampled, it may come out below 0.
                 freedom = max(block.size * (len(self.days) if block.is_daily else 1) - uninformed, 1e-3)
-                step = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
-                steps[block.name] = np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
-        return steps
+                target = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
+                strengths[block.name] = np.array([np.clip(target, strength / LARGEST_STEP, strength * LARGEST_STEP)])
+        return strengths
 
 
 def _distinct_columns(narrow: EffectRows, wide: EffectRows) -> tuple[Int64s, Float64s]:

@@ -119,7 +119,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     speed_norm = _norm(touched, speeds, speed_shares, count, stage)
-    # As if w had the norm 1 over levels of speeds, which it has over both kinds' levels: the ratio is 1 if they agree.
+    # B times the norm, over levels of speeds, of weights whose norm over both kinds' is 1: B itself if levels agree.
     allowed = float(stage.bound_kmh) * (u_speed_norm / norm)
     scale = np.where(speed_norm > allowed, allowed / np.where(speed_norm > allowed, speed_norm, 1.0), 1.0)
     integers = _integers(touched, weights, speeds, scale, stage)

@@ -152,15 +152,15 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
 
     stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day.
     """
-    # The most noise, of vehicles, by which a usual day is stopped with probability USUAL_STOPS, and an empty one passes
-    # with EMPTY_PASSES. Laplace noise is above t scales with probability e^-t / 2.
-    gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)  # such noise, as parts of the fleet
+    # The most noise, of vehicles, by which a usual day is below the threshold LEAST_PART with probability USUAL_STOPS,
+    # and an empty one above it with EMPTY_PASSES. Laplace noise is above t scales with probability e^-t / 2.
+    usual_gap, empty_gap = USUAL_PART - float(LEAST_PART), float(LEAST_PART)  # to the threshold, as parts of the fleet
     if stage.kind == "gaussian":
-        most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
+        most_sd = vehicles * min(usual_gap / -_NORMAL.inv_cdf(USUAL_STOPS), empty_gap / -_NORMAL.inv_cdf(EMPTY_PASSES))
         # The noise variance of a count with a share is spread / (UNIT^2 share (1 - COUNT_ALPHA)): speeds get the rest.
         share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
     else:
-        most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
+        most_scale = vehicles * min(usual_gap / -math.log(2 * USUAL_STOPS), empty_gap / -math.log(2 * EMPTY_PASSES))
         share = float(stage.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
     rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)  # up
     if rounded > MOST_SHARE * day_share:

@@ -115,7 +115,7 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
 
     share, weight_share: its parts of the stage's budgets of speeds and of weights; equal by default.
     """
-    # Under these two names places or classes stand where cells stand else: each by itself, for a day.
+    # These two levels number places or classes in place of cells: each is a group by itself, for a day.
     place_and_time = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if place_and_time is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")

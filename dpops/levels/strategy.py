@@ -97,7 +97,7 @@ def _candidates(recipe: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe
         *early, last = (replace(stage, bound_kmh=factor * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 
-    # Others than the first, 1, only with coarse levels: fine ones have more noise, which wider bounds raise.
+    # Factors after the first, 1, are for coarse levels alone: fine ones have more noise, which wider bounds raise.
     for factor in factors if free.bounds and is_coarse else factors[:1]:
         yield Recipe(first=varied(recipe.first, factor), later=varied(recipe.later, factor))
     if shares != recipe_shares and not is_coarse:  # fine levels may still be better than coarser ones
@@ -110,12 +110,12 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
     for busyness, share in busyness_classes():
         prior = {component: sd_kmh * sd_kmh for component, sd_kmh in PRIOR_SD_KMH.items()}
         posterior = prior
-        for stage in recipe.first:  # `first`, `later`: squared errors, of the day's last stage in the end
-            posterior, first = _after(stage, bounds, prior, posterior, busyness, days=1)
+        for stage in recipe.first:  # the error after the last stage is the day's
+            posterior, first_square = _after(stage, bounds, prior, posterior, busyness, days=1)
         # A later day's centres are earlier days' posterior: one step finds their variances, a second the day's error.
         centres, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
-        _, later = _after(recipe.later[-1], bounds, prior, centres, busyness, days=DAYS)
-        squares.append((share * first, share * later))
+        _, later_square = _after(recipe.later[-1], bounds, prior, centres, busyness, days=DAYS)
+        squares.append((share * first_square, share * later_square))
     return Ranked(
         recipe=recipe,
         first_kmh=math.sqrt(sum(first for first, _ in squares)),

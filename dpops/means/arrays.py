@@ -221,7 +221,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     steps = np.full(users.size, grid.upper_steps)
     # In the order of FACTS, (facts, HATs).
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
-    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # moved from 0 to U
+    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # U times that weight
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:

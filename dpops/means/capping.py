@@ -57,12 +57,12 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     """Makes a cap per ascending limit m; sums fit into int64 (check_plan_input)."""
     values, repeats = np.unique(counts, return_counts=True)
-    users = np.concatenate([[0], np.cumsum(repeats)])
-    samples = np.concatenate([[0], np.cumsum(values * repeats)])
+    users = np.concatenate([[0], np.cumsum(repeats)])  # number with one of the i smallest counts, by i
+    samples = np.concatenate([[0], np.cumsum(values * repeats)])  # theirs
     below = np.searchsorted(values, limits, side="right")  # number of distinct counts that a cap leaves alone
     samples_kept = samples[below] + limits * (counts.size - users[below])
-    # `moved_weight` (see CountCap) times K R, hence integers: the sum over gaining users of k R - c K. Of capped users
-    # these are those with c K < m R; of the others, all if samples were dropped.
+    # `moved_weight` (see CountCap) times K R, hence integers: the sum of k R - c K over users who gain weight, with c
+    # samples, k = min(c, m) after the cap. Of capped users c K < m R gain; of the others all, if samples were dropped.
     gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
     moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
     moved += (reported - samples_kept) * samples[below]

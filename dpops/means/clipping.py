@@ -39,11 +39,11 @@ def private_quantiles(
     low[position + 1] = ordered
     high[position] = ordered
     rank = np.arange(low.size) - np.repeat(gap_first, gaps)
-    # Distances in units of the target's denominator are integers.
+    # Distances in units of 1 / the target's denominator are integers; a neighbour moves them by that denominator.
     denominators = np.array([target.denominator for target in ranks], np.int64)
     numerators = np.array([target.numerator for target in ranks], np.int64)
     costs = np.abs(rank * np.repeat(denominators, gaps) - np.repeat(numerators, gaps))
-    rates = [epsilon / (2 * rank.denominator) for epsilon, rank in zip(epsilons, ranks, strict=True)]
+    rates = [epsilon / (2 * target.denominator) for epsilon, target in zip(epsilons, ranks, strict=True)]
     drawn = choose(high - low, costs, gap_first, rates, noise)
     return low[drawn.entry] + 1 + drawn.offset  # a gap's candidates are the integers in (low, high]
 
@@ -138,7 +138,7 @@ class QuantileInterval(ClippedArrays):
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
             """Averages E|error| over equally likely pairs of ends, (HATs,) in units; means: (HATs, arrays)."""
-            arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
+            arrays, upper, hat_errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
             ranks = rank, arrays - rank  # of the lower and the upper end
             drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
@@ -156,8 +156,8 @@ class QuantileInterval(ClippedArrays):
                 shape = len(clipped), _NODES**2
                 width, clipped = np.abs(low.values - high.values).reshape(shape), clipped.reshape(shape)
                 of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
-                errors[rows] = of_pairs.mean(axis=1)
-            return errors
+                hat_errors[rows] = of_pairs.mean(axis=1)
+            return hat_errors
 
         return forecasts.interval_forecasts(hats, self.m_ub, errors)
 

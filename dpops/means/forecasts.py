@@ -203,7 +203,7 @@ def interval_errors_of(
     means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units. sensitivity:
     of a sum without clipping, in fine steps. Half of epsilon is left for the noise.
     """
-    arrays, total = means.shape[1], _running(means)[:, -1:]
+    arrays, total = means.shape[1], _running(means)[:, -1:]  # summed as `clipped` is: equal sums have equal floats
     widest = sensitivity[:, None] * float(hats.grid.step / FINE_PER_STEP)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays  # epsilon / 2; at most as without clipping
     return clamped_errors(total / arrays, hats.upper, (clipped - total) / arrays, scale)

@@ -101,7 +101,7 @@ class Akmv(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Computes noise and worst bias at the drawn T.
 
-        Stored plans without all counts keep their released, looser bound: one user keeps T, the others lose their mean.
+        Stored plans without all counts keep their released, looser bound: of a sum of samples all at U, only T is left.
         """
         bound, max_sum = integers[0], plan.sensitivity
         if "counts" in plan.facts:

@@ -56,7 +56,7 @@ class ArrayAverage(Mechanism):
         laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)  # fills: samples by array
         np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)  # user means
         exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
-        sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()
+        sensitivities, hat_facts = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
         # The plan of the most noise is checked against bounds; all documents are copies of its, but for four fields.
@@ -68,18 +68,18 @@ class ArrayAverage(Mechanism):
             upper=grid.upper,
             bias_bound=0.0,
             sensitivity=max(scales),
-            facts=of_hats[0],
+            facts=hat_facts[0],
         ).document()
         scale_texts, step_texts = ({key: str(value) for key, value in table.items()} for table in (scales, steps))
         documents = [
             {
                 **common,
-                "step": step_texts[of_hat["arrays"]],
-                "scale": scale_texts[of_hat["sensitivity"]],
+                "step": step_texts[facts["arrays"]],
+                "scale": scale_texts[facts["sensitivity"]],
                 "bias_bound": bias_bound,
-                "facts": of_hat,
+                "facts": facts,
             }
-            for of_hat, bias_bound in zip(of_hats, plans.bias.tolist(), strict=True)
+            for facts, bias_bound in zip(hat_facts, plans.bias.tolist(), strict=True)
         ]
         noisy = with_noise(exact, [scales[sensitivity] for sensitivity in sensitivities], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])

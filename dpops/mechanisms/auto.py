@@ -60,7 +60,7 @@ class Auto(Mechanism):
             ranked.append(RankedPlan(error, mechanism, plan))
         if not ranked:
             raise refusal
-        return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))
+        return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))  # stable: they come by name
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans means of HATs far within all bounds together, others singly."""
@@ -85,7 +85,8 @@ class Auto(Mechanism):
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        costs = []  # by HAT: 0 if the plan draws nothing, else 1. One HAT tells of all in its matrix of `hats.counts`
+        # Of equal errors a plan that draws nothing wins: it spends nothing, so its cost is 0, else 1.
+        costs = []  # by HAT. One HAT tells of all in its matrix of `hats.counts`
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]

@@ -61,7 +61,7 @@ class Baseline(Mechanism):
         rate = float(epsilon)
         cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.max_count / (cap.samples * rate))
         moved = Fraction(*cap.moved_weight)
-        if self.counts_once:  # the weight that dropped samples had
+        if self.counts_once:  # worst case of dropped samples, see the class: L is counts.size
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
         fine = 1 if cap.is_uncapped else FINE_PER_STEP  # a capped user's share of a sum is no whole number of steps
         step = grid.step / (fine * cap.samples)
@@ -75,7 +75,7 @@ class Baseline(Mechanism):
             bias_bound=float(grid.upper * moved),
             sensitivity=sensitivity,
             facts={**facts_of(hat, grid), **cap.facts()},
-            rounding=float(grid.step / 2 + (0 if cap.is_uncapped else step)),  # of samples; of the sum, down
+            rounding=float(grid.step / 2 + (0 if cap.is_uncapped else step)),  # of samples to the grid; of a capped sum
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:

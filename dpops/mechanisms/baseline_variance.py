@@ -71,10 +71,10 @@ class BaselineVariance(Mechanism):
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
         prior, errors = hats.prior, []
         for plan, (counts, _) in zip(plans, hats, strict=True):
-            upper, true, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
+            upper, true_shares, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
             # The mean of (sample - mean of the HAT)^2, less the square of the weighted mean's error, of sd `spread`.
-            variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, shares))
-            sd = prior.of_squares().spread(shares - true, counts)  # of the bias: other weights of the same squares
+            variance, released = (prior.sd**2 - prior.spread(s, counts).item() ** 2 for s in (true_shares, shares))
+            sd = prior.of_squares().spread(shares - true_shares, counts)  # of the bias: other weights of equal squares
             variance = min(variance, upper)
             bias = min(released, upper) - variance + sd * normal_scores(BIAS_POINTS)
             errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
@@ -96,9 +96,9 @@ class BaselineVariance(Mechanism):
         if np.any(squares < min_squares) or np.any(squares > max_squares):
             raise ValueError("totals do not fit their plans: no samples within [0, U] have these sums of squares")
         sums = retained(users, [users.sums, squares], plans)
-        exact = []
+        exact = []  # Python's integers, of any size
         for (denominator, (total, square)), plan in zip(sums, plans, strict=True):
-            # floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers
+            # floor(V RANGE / (U^2 / 4)), V = (K d q - s^2) / (K d)^2: denominator d, square q, total s, samples K d
             samples = plan.facts.get("kept", plan.facts["samples"]) * denominator  # kept: samples below a cap
             exact.append(4 * RANGE * (samples * square - total * total) // (samples * plan.facts["upper_steps"]) ** 2)
         return mechanism.noisy_integers(np.array(exact, np.int64), plans, noise)

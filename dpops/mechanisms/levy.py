@@ -91,15 +91,15 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
-    every = np.arange(bins)
+    bin_index = np.arange(bins)
     # Each bin's cost and relative probability, (HATs, bins); its draw, at rate epsilon / 4, spends half of epsilon.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
-    below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
+    below, through = (np.count_nonzero(bin_of[:, None, :] < bin_index[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
-    low, high = (np.float64(fine_step) * end for end in _interval(every, tau, bins, upper))
+    low, high = (np.float64(fine_step) * end for end in _interval(bin_index, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
-    # Sums of the means clipped to the interval: those outside at its ends, the others as they are.
+    # Sums of the means clipped to the interval: those below it at `low`, those inside, those above it at `high`.
     clipped = start.moved_up + stop.below - start.below + stop.moved_down
     errors = interval_errors_of(hats, means, clipped, stop.values - start.values, sensitivity)
     return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))

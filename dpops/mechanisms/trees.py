@@ -35,12 +35,12 @@ class CappedTree(TreeMechanism):
 
         def cost(cap: CountCap) -> float:
             """Adds a share's worst bias and its noise error, proportional to cap / samples."""
-            return cap.share_moved + error * cap.max_count / cap.samples
+            return cap.share_moved + noise_error * cap.max_count / cap.samples
 
         plans = []
         for hat in hats:
             trees.check_counts(hat, grid, epsilon)
-            error = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
+            noise_error = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
             masses = trees.UNITS_PER_SAMPLE * np.minimum(hat.counts, cap.max_count)  # users' weights, in integers
             plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))

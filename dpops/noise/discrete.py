@@ -142,14 +142,14 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
     out = np.zeros(code.size, np.int64)
     undecided = np.arange(code.size)
     while undecided.size:
-        t, variance_of = scale[undecided], code[undecided]
+        t, variance_index = scale[undecided], code[undecided]
         drawn = of_ratio(source, t, np.ones(t.size, np.int64))
-        variance = floats[variance_of]
-        # Half of (|y| - sigma^2 / t)^2 / sigma^2; off by 2**-44 of itself and of 1 at most where exp is not 0.
+        variance = floats[variance_index]
+        # In floats, with relative and absolute errors of at most 2**-44 wherever exp(-rate) is not 0.
         rates = (np.abs(drawn) - variance / t) ** 2 / (2 * variance)
 
-        def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, variance_of: Int64s = variance_of) -> Fraction:
-            exact_variance = variances[int(variance_of[row])]
+        def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, variance_index: Int64s = variance_index) -> Fraction:
+            exact_variance = variances[int(variance_index[row])]
             return (abs(int(drawn[row])) - exact_variance / int(t[row])) ** 2 / (2 * exact_variance)
 
         accepted = source.exp_minus(rates, exact)  # with probability exp(-rate); exact where floats cannot tell

@@ -45,11 +45,11 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
     min_cost = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
     above: Int64s = np.maximum(costs - np.repeat(min_cost, sizes), 0)  # only differences matter, exactly
-    number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
-    rate_of = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
+    number_by_rate = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
+    rate_number = np.repeat(np.array([number_by_rate[rate] for rate in rates], np.int64), sizes)
     weight, low, high = np.zeros((3, widths.size), np.int64)  # a coin below low accepts, from high on refuses
-    for rate, number in number_of.items():
-        rows = np.flatnonzero(rate_of == number)
+    for rate, number in number_by_rate.items():
+        rows = np.flatnonzero(rate_number == number)
         table = _table(rate, 1 << int(above[rows].max()).bit_length())  # up to a power of 2: few lengths to cache
         weight[rows], low[rows], high[rows] = table[:, above[rows]]
     entry_weight = widths * weight
@@ -64,9 +64,9 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         running = np.cumsum(weights.astype(np.uint64))
         weight_below = running[start] - weights[start].astype(np.uint64)
         weight_through = (running - np.repeat(weight_below, open_sizes)).astype(np.int64)
-        entry = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
-        weight_offset = drawn - (weight_through[entry] - weights[entry])
-        entry = entries[entry]
+        position = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
+        weight_offset = drawn - (weight_through[position] - weights[position])
+        entry = entries[position]
         coin = noise.below(np.full(undecided.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
         for proposal in np.flatnonzero(~accepted & (coin < high[entry])).tolist():  # the coin does not decide yet
@@ -115,7 +115,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32
-        bits = 2 * (coin_bits + 64)  # of exp: so many more than the coin's that both bounds are nearly always one
+        bits = 2 * (coin_bits + 64)  # of exp, many more than the coin's: low and high hardly ever lie more than 1 apart
         low, high = _acceptance(*exp_minus(rate * cost, bits), weight, bits, coin_bits)
         if coin < low:
             return True

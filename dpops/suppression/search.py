@@ -135,7 +135,7 @@ class Search:
         self.exact = lru_cache(maxsize=100_000)(factors.exact)  # of (samples, retained, heaviest); fractions are slow
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
         bias, variance_bias, sensitivity, variance_sensitivity = factors  # weights of the four worst cases
-        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # a variance's are 4 p (1 - p)
+        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # a variance's cases are 4 p (1 - p)
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)  # rows of the tally whose vehicle has not left
         self.is_alive, self.counts = self.alive.data, tally.counts.data
@@ -157,7 +157,7 @@ class Search:
         self.entry_hat = tally.hat[self.entry_row]
         self.entry_count = tally.counts[self.entry_row].astype(np.float64)
         self.entry_share = self.entry_count / self.samples[self.entry_hat]  # of the HAT's samples, dropped if it leaves
-        self.entry_half = _half(self.samples)[self.entry_hat]  # most p of the bias of its HAT's variance
+        self.entry_half = _half(self.samples)[self.entry_hat]  # bound on p in its HAT's variance bias
         columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
         self.entry_columns = tuple(column.data for column in columns)
         for row in begin[is_single].tolist():  # the only vehicle of a HAT may not leave it

@@ -34,15 +34,15 @@ def cumulative(
     averages = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # (.., size) and variances (size,)
     for level in range(len(levels) - 2, -1, -1):
         summed, variance = (_sums(column, tree.branching[level + 1]) for column in averages[-1])
-        own = variances[level]
-        value = (noisy[..., levels[level]] * variance + summed * own) / (own + variance)
-        averages.append((value, own * variance / (own + variance)))
-    parents = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
+        node_variance = variances[level]
+        value = (noisy[..., levels[level]] * variance + summed * node_variance) / (node_variance + variance)
+        averages.append((value, node_variance * variance / (node_variance + variance)))
+    counts = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
     for (value, variance), factor in zip(reversed(averages), tree.branching, strict=True):
-        parent = np.arange(variance.size) // factor
-        missing = parents - _sums(value, factor)
-        parents = value + missing[..., parent] * (variance / _sums(variance, factor)[parent])
-    return np.cumsum(parents, axis=-1)[..., :-1]
+        parent = np.arange(variance.size) // factor  # index of each node's parent in `counts`
+        missing = counts - _sums(value, factor)
+        counts = value + missing[..., parent] * (variance / _sums(variance, factor)[parent])
+    return np.cumsum(counts, axis=-1)[..., :-1]
 
 
 class Law(NamedTuple):

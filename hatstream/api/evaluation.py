@@ -193,7 +193,7 @@ class _EvaluatedDays:
                 break
         for slot in recorded[-1:] if release.draws_in_order else recorded:  # the last stage stands for all
             for estimates in release.estimates(slot, History(self.account)):
-                self.show(estimates.product or "hats", [estimates._replace(product="")])  # else named twice
+                self.show(estimates.product or "hats", [estimates._replace(product="")])  # as `show` appends it
 
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
@@ -208,7 +208,7 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
         schema = schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
-        # Period and numbers of both slots; None for rows over several periods, as None and "" differ from all periods.
+        # Period and numbers of both slots; None for rows over several periods, and for unknown times (None, "").
         numbers = [(period, start, end) if period == other else (None,) * 3 for (period, start), (other, end) in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
         added = (("period", pa.string()), ("slot", pa.int64()), ("last_slot", pa.int64()))

@@ -74,14 +74,14 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in READERS)}")
     try:
         table = READERS[kind](path)
-        if "value_of" in table.column_names:  # of a published folder, but for what was not published
+        if "value_of" in table.column_names:  # a published folder's table, which may lack columns
             # There `value` may be that of a larger area, and `own_value` the place's: here each has its column.
-            is_beside = pc.not_equal(table["value_of"], "place")
+            is_area = pc.not_equal(table["value_of"], "place")
             area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
             columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}
-            columns["parent"] = pc.if_else(is_beside, pc.coalesce(area, table["value_of"]), None)
+            columns["parent"] = pc.if_else(is_area, pc.coalesce(area, table["value_of"]), None)
             for name in ("value", "lower95", "upper95"):
-                columns[f"parent_{name}"] = pc.if_else(is_beside, table[name], None)
+                columns[f"parent_{name}"] = pc.if_else(is_area, table[name], None)
                 columns[name] = columns.pop(f"own_{name}", table[name])
             missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
             table = pa.table(columns | missing)

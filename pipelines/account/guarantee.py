@@ -269,7 +269,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
         return None
     # Within the longest span's length all of these windows are over.
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
-    # The least that a slot of these days costs; what `excess` takes in, earliest day first, hinders later days.
+    # The least debit of each day. `excess` tries the earliest first; a day that fits counts against later ones.
     least_claim, _ = spec.least
     debit = Debit(UnitKey(spec.spec_id, slot_s=0, shard=0), least_claim)  # any slot that is not recorded yet
     refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})

@@ -88,10 +88,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
     for days, group in groupby(document["over"], key=lambda window: window["days"]):
-        spent = [f"{window['first']} ({window['epsilon']:g})" for window in group]  # before the limit was lowered
-        shown = spent if len(spent) <= SHOWN_WINDOWS else [*spent[: SHOWN_WINDOWS - 1], "..", spent[-1]]
-        which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
-        yield f"  over    {len(spent)} {which} have spent more than the limit: {', '.join(shown)}"
+        windows = [f"{window['first']} ({window['epsilon']:g})" for window in group]  # over since the limit was lowered
+        shown = windows if len(windows) <= SHOWN_WINDOWS else [*windows[: SHOWN_WINDOWS - 1], "..", windows[-1]]
+        kind = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
+        yield f"  over    {len(windows)} {kind} have spent more than the limit: {', '.join(shown)}"
     if document["over"]:
         day = document["fits_again"]
         yield f"  over    a release fits again on {day}" if day else "  over    nothing more fits in them"

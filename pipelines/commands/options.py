@@ -43,7 +43,7 @@ RUNNERS = {
 def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Decorates commands to receive these options as one argument.
 
-    made_by: makes it of the options, its parameters. name: of the argument.
+    made_by: makes the argument's value; its parameters are named like the options. name: of the argument.
     """
     names = tuple(inspect.signature(made_by).parameters)
 

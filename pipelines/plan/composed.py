@@ -86,16 +86,16 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
     planned = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
-    if not named:  # no vehicle is known to be in two HATs of a slot: each row is planned as another vehicle's
+    if not named:  # counts do not say which rows are one vehicle's: each is planned as another one's
         planned = replace(rows, vehicle=np.arange(rows.vehicle.size))
-        if cap:  # but it may be in as many as the cap lets it
+        if cap:  # which bounds the HATs of one vehicle
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    table, plan_count = spec.timetable, allocation.plan_count(slots=1)  # of a period, of one slot if unknown
+    table, plan_count = spec.timetable, allocation.plan_count(slots=1)  # of one slot, until a period's is known
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
-        plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
+        plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # 1 if it has no slot
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
     vehicles, has_samples = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0

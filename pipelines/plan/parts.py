@@ -196,17 +196,18 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     later = scaled(levels.strategy.later, levels.usual_share)  # of a day that has the usual part of its span's total
     *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
     edges, prior = edges_in_units(classes.edges, grid), {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}
-    profile, number, kind = facts.fleet.profile, edges.size - 1, levels.recipe.kind
+    profile, class_count, kind = facts.fleet.profile, edges.size - 1, levels.recipe.kind
     # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
     precisions = precisions_of(means_stage, facts, prior, math.exp(fitted.BUSIER**2 / 2))
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
-    sd = last.noise_sd / (UNIT * norm) / (times_of(number) / MOVING)  # (classes,); standing reports weigh 1 / MOVING
+    # Noise of released weights of classes, (classes,): a standing report weighs 1 / MOVING of a moving one.
+    weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
-    class_weights = np.full(number, weight / number)  # taken as equal
+    class_weights = np.full(class_count, weight / class_count)  # taken as equal
     day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one
     cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
     typical = (visitors * class_weights, facts.hats.cells) if days else None  # of which the city is learned
-    return expected_error(edges, cell, precisions=days / sd**2, target=LEVEL, typical=typical)
+    return expected_error(edges, cell, precisions=days / weight_sds**2, target=LEVEL, typical=typical)

@@ -89,8 +89,8 @@ def release(
     names = [(facts.start, HATS) for facts in job.slots.values()]
     starts = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.joint_slots_s[0]]  # of periods
     names += [(start, product.name) for start in starts for product in spec.products]
-    paths_of = ((start, kind, outputs.shape, name) for start, name in names for kind in outputs.formats)
-    written = tuple(outputs.folder / file_of(spec.spec_id, *of_file) for of_file in paths_of)
+    file_keys = ((start, kind, outputs.shape, name) for start, name in names for kind in outputs.formats)
+    written = tuple(outputs.folder / file_of(spec.spec_id, *file_key) for file_key in file_keys)
     return FinishedRun(Operator(outcome), sum(outcome.new.values()), calendar, written, outputs.topic)
 
 

@@ -240,7 +240,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         if value.name in columns or table.layout in FIXED:  # layouts read any value in SPEED
             columns[SPEED] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
-    _, _, *key_fields, _ = with_keys(2)  # between vehicle and time, and value: our fields of a key's two parts
+    _, _, *key_fields, _ = with_keys(2)  # of a key's two parts, without vehicle, time and value
     by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
     fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own, as of columns
     columns |= by_key

@@ -227,7 +227,7 @@ class LevelsRelease:
         def numbers(stage: Stage) -> dict[str, str]:  # alpha: the part of the share that speeds get, weights the rest
             return {name: str(getattr(stage, name)) for name in ("share", "bound_kmh", "alpha")}
 
-        for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):  # days
+        for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):  # first day, later ones
             plain[name] = [{"shares": _parts_text(stage.shares), **numbers(stage)} for stage in stages]
         plain["exponent"] = str(self.exponent)
         if self.live is not None:  # its weights and its speeds have levels each

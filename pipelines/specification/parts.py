@@ -170,22 +170,22 @@ def _cut_places(
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     """Reads vehicles a day by place, (places,), at least HARDLY of the mean."""
     rows = csv.DictReader(io.StringIO(content))
-    number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
+    index_by_name, visits = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
     try:
         if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
             raise ValueError("visits needs the columns place and vehicles")
         for row in rows:
-            place, vehicles = number.get(row["place"] or ""), np.nan
+            place, vehicles = index_by_name.get(row["place"] or ""), np.nan
             with suppress(ValueError):
                 vehicles = float(row["vehicles"] or "")
-            if place is None or not np.isnan(numbers[place]):
+            if place is None or not np.isnan(visits[place]):
                 raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
             if not 0 <= vehicles <= MOST_VISITS:  # nor NaN, where it is no number
                 raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
-            numbers[place] = vehicles
+            visits[place] = vehicles
     except csv.Error:
         raise ValueError(f"visits: line {rows.reader.line_num} is no row of CSV") from None
-    total = float(np.nansum(numbers))
+    total = float(np.nansum(visits))
     if not total > 0:
         raise ValueError("visits needs a place with vehicles")
-    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())  # a 0 may be wrong
+    return tuple(np.maximum(np.nan_to_num(visits), HARDLY * total / len(names)).tolist())  # a 0 may be wrong

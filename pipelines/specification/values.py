@@ -322,7 +322,7 @@ def decisive_text(spec: Specification) -> str:
                 "mechanism": stat.mechanism.name,
                 "share": str(stat.share),
                 "options": {
-                    # not `statistic`, which is `name`; but where it DECIDES, ids have always had it twice
+                    # `statistic` repeats `name`: left out, but where DECIDES keeps it in ids that always had both
                     option.name: getattr(stat.mechanism, option.name)
                     for option in fields(stat.mechanism)  # type: ignore[arg-type]
                     if option.name != "statistic" or option.metadata.get(DECIDES)

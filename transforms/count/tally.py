@@ -65,7 +65,7 @@ def merge_panes(
         # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
         # slot: no value and no order of arrival decides.
         candidates = rows.samples
-        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's; both are sorted
+        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # into `rows`, sorted alike
         vehicle_group = np.cumsum(changes(rows.vehicle), dtype=np.int64)
         slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
         cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
@@ -128,7 +128,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     samples = Samples(*map(np.concatenate, zip(*(partial.samples for partial in partials), strict=True)))
     sample_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[sample_order] for column in samples))
-    return Partial(vehicle[first], cell[first], added([reported]), sums, samples)  # late ones are in already
+    return Partial(vehicle[first], cell[first], added([reported]), sums, samples)  # without `late`: see `admit_late`
 
 
 def distinct(events: Events) -> tuple[Events, int]:
@@ -149,7 +149,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
         return np.ones(identity.size, np.bool_), 0
     is_shared = pc.is_in(pa.array(identity), pa.array(np.unique(repeated))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(is_shared)  # only events that share their identity need the full order
-    # The last decides first; of one identity the others, so that no order of arrival does.
+    # Sorts by identity, the last key of lexsort; the others choose among equal ones, so that arrival does not.
     columns = (events.value, events.cell, events.lon_e7, events.lat_e7, identity)
     rows = rows[np.lexsort([column[rows] for column in columns])]
     stays = ~is_shared

@@ -181,9 +181,10 @@ def _with_choices(
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())
         names = () if column is None else _listed(column)
-        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # which has other values'
+        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # units_of: of other values
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
-        for column_name in () if is_table and field in _OPTIONS else names:
+        is_free = is_table and field in _OPTIONS
+        for column_name in () if is_free else names:
             if column_name not in choices:
                 rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
                 raise ValueError(f"{_OPTIONS.get(field, field)}: with layout {name!r} {rule}, got {column_name[:60]!r}")

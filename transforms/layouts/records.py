@@ -128,7 +128,8 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
     if id_field in _ID_FIELDS and not isinstance(ids, pa.Array):
         types = set(map(type, ids))
         if float in types:  # whole numbers are written as integers; fractions stay floats, and are refused
-            texts = iter(whole_number_texts(pa.array([value for value in ids if type(value) is float])).to_pylist())
+            floats = pa.array([value for value in ids if type(value) is float])
+            texts = iter(whole_number_texts(floats).to_pylist())  # of each float, in order; None of a fraction
             ids = [value if type(value) is not float or (text := next(texts)) is None else text for value in ids]
         if not types <= {*_ID_TYPES, type(None)}:
             is_id = np.fromiter((value is None or type(value) in _ID_TYPES for value in ids), np.bool_, len(ids))

@@ -193,8 +193,8 @@ def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     for span in spans:
         if not sums or span.days == 1:
             continue
-        shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]  # of all days in between
-        # A day lies in as many windows as a span has days; the first window ends on the first day.
+        shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]  # by window, one a day
+        # Day i after the first debit lies in windows i to i + span.days - 1; windows go on beyond the last debit.
         fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]
         first = date.fromisoformat(next(iter(sums)))
         for used, group in groupby(range(len(fullest)), key=fullest.__getitem__):

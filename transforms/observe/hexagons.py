@@ -120,7 +120,7 @@ def _learn(table: _SquareTable, key: Int64s) -> bool:
 def _cell_around(table: _SquareTable, squares: Int64s) -> Int64s:
     """Finds the cell that contains each square and a margin; _NO_CELL if several."""
     side = 1 << table.bits
-    high, wide = -(-side // 4), -(-side // 2)  # the margins above, rounded up
+    high, wide = -(-side // 4), -(-side // 2)  # margins on each side, rounded up: 1.5 by 2 sides in all
     # A square's number has its row from the south in the upper 32 bits, its column from the west in the lower.
     south = ((squares >> 32) << table.bits) - _SHIFT_E7 - high
     west = ((squares & 0xFFFFFFFF) << table.bits) - _SHIFT_E7 - wide

@@ -36,7 +36,7 @@ class Keys(Sequence[int]):
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Creates keys, or all pairs with `inner`, a pair's parent its key. Raises ValueError."""
+        """Creates keys, or all pairs with `inner`, grouped by first key. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be at least one, without repeats")
@@ -47,7 +47,7 @@ class Keys(Sequence[int]):
         if number > MOST_KEYS:
             raise ValueError(f"there are {number:,} keys; at most {MOST_KEYS:,}")
         if inner is None:
-            parents = tuple(index // BLOCK for index in range(number))  # keys in a row stand for neighbours
+            parents = tuple(index // BLOCK for index in range(number))  # consecutive keys count as neighbours
             block_names = tuple(f"{keys[first]}{BETWEEN}.." for first in range(0, number, BLOCK))  # by the first key
             return cls(tuple(keys), block_names, parents)
         names = tuple(f"{outer}{BETWEEN}{key}" for outer in keys for key in inner)
@@ -172,14 +172,14 @@ class Pieces:
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
         """Looks up fine cells' pieces, or NOWHERE. heading: degrees, negative if unknown."""
-        number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
-        is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)  # in a place
+        fine_index = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
+        is_cut = self.fine[fine_index] == cells if self.fine.size else np.zeros(cells.size, np.bool_)  # in a place
         pieces = np.full(cells.size, NOWHERE, np.int64)
-        pieces[is_cut] = self.piece[number[is_cut]]
+        pieces[is_cut] = self.piece[fine_index[is_cut]]
         pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
         if self.is_directed and heading is not None:
             rows = np.flatnonzero(is_cut & (heading >= 0))
-            heading_row = self.heading_row[number[rows]]  # NOWHERE: one place in all directions
+            heading_row = self.heading_row[fine_index[rows]]  # NOWHERE: one place in all directions
             rows, heading_row = rows[heading_row != NOWHERE], heading_row[heading_row != NOWHERE]
             pieces[rows] = self.by_heading[heading_row, sector_of(heading[rows])]
         return pieces
@@ -307,12 +307,12 @@ def design_of(region: Sequence[int]) -> "Design":
 
     if isinstance(region, Keys):  # names, such as of lines, which have no neighbours
         return Design(parents=np.array(region.parents), neighbours=np.zeros((0, 2), np.int64))
-    number = {cell_text(cell): position for position, cell in enumerate(region)}
+    position_of = {cell_text(cell): position for position, cell in enumerate(region)}
     pairs = [
-        (position, number[neighbour])
-        for cell, position in number.items()
+        (position, position_of[neighbour])
+        for cell, position in position_of.items()
         for neighbour in h3.grid_disk(cell, 1)
-        if position < number.get(neighbour, -1)  # each pair once; -1: outside of the region
+        if position < position_of.get(neighbour, -1)  # each pair once; -1: outside of the region
     ]
     hats = hats_of(region, hours=[0])  # only facts of cells are taken: any hour does
     return Design(

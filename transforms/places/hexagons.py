@@ -85,11 +85,11 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
         if abs(longitude) > 180:
             rule = "write what is west of Greenwich with a minus, and split the region at the antimeridian"
             raise ValueError(f"longitude {longitude} is beyond 180 degrees: {rule}")
-    bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)  # also of no polygon
+    bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)  # (0, 4) without polygons
     km2 = np.multiply(*_sides_km(bounds))
     if km2.sum() > MOST_KM2:
         raise ValueError(f"the area is of about {km2.sum():,.0f} square kilometres; at most {MOST_KM2:,}")
-    if (bounds[:, 3] - bounds[:, 1] > 90).any():  # north - south: around the earth H3 finds no cell, after long
+    if (bounds[:, 3] - bounds[:, 1] > 90).any():  # north - south; around the earth H3 runs long and finds no cell
         raise ValueError("the area goes from pole to pole: cut out what is served")
     cells = (km2 / h3.average_hexagon_area(resolution, "km^2")).tolist()
     if (total := sum(cells)) > MOST_CELLS:

@@ -50,8 +50,9 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
     # By bearing, the bits of sectors that fit it: of 0 to 359 degrees, of NO_WAY (none: the cell is then directed, with
-    # no place), of ANY_WAY. In half degrees, as a sector's centre may lie on one.
-    half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
+    # no place), of ANY_WAY.
+    centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
+    half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two
     place = np.full(cell.size, NOWHERE)
@@ -60,9 +61,9 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     # Cells with equal lists of pairs (place, mask), each packed into an integer, share a row, which the first fills.
     rows = np.flatnonzero(is_directed[of_cell])
     code = _codes((np.cumsum(is_directed) - 1)[of_cell[rows]], near.place[rows] << SECTORS | masks[rows])
-    _, first_index, number = np.unique(code, return_index=True, return_inverse=True)
+    _, first_index, table_row = np.unique(code, return_index=True, return_inverse=True)
     turn_row = np.full(cell.size, NOWHERE)  # each cell's row of `table`
-    turn_row[is_directed] = number
+    turn_row[is_directed] = table_row
     table = np.full((first_index.size, SECTORS), NOWHERE)
     row_of_first = np.full(cell.size, NOWHERE)  # the row that a cell fills: only the first cell of each row does
     row_of_first[np.flatnonzero(is_directed)[first_index]] = np.arange(first_index.size)
@@ -83,17 +84,17 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
-    turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
+    turning_cell, turn, turning_count = pairs_of(region_cell[turning], turn_row[turning])
     # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs, from
     # each `start` on as many as its `size`, one after another; rows ascend, as `pairs_of` sorts.
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    plain_cell, plain_place, count = pairs_of(region_cell[plain], places.place[plain])
+    plain_cell, plain_place, plain_count = pairs_of(region_cell[plain], places.place[plain])
     return (
         np.concatenate([np.repeat(turning_cell, size), plain_cell]),
         np.concatenate([place[pair], plain_place]),
-        np.concatenate([np.repeat(cells, size), count]),
+        np.concatenate([np.repeat(turning_count, size), plain_count]),
     )
 
 
@@ -222,17 +223,17 @@ def nearest(
     """
     import shapely
 
-    points, line, way = shapely.points(metres), shapes[row], np.zeros((row.size, 2))
-    ways = np.flatnonzero(is_directed[row])
-    lines = line[ways]
-    at_m, length_m = shapely.line_locate_point(lines, points[ways]), shapely.length(lines)
+    points, shape, direction = shapely.points(metres), shapes[row], np.zeros((row.size, 2))  # of pairs
+    line_pairs = np.flatnonzero(is_directed[row])
+    lines = shape[line_pairs]
+    at_m, length_m = shapely.line_locate_point(lines, points[line_pairs]), shapely.length(lines)
     step_m = np.minimum(ALONG_M, length_m / 4)  # a short line's direction is that of its middle half
     start, behind = (
         shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step, 0, length_m)))
         for step in (-step_m, step_m)
     )
-    way[ways] = behind - start
-    return shapely.distance(points, line), way
+    direction[line_pairs] = behind - start
+    return shapely.distance(points, shape), direction
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
@@ -248,16 +249,16 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     is_line = shapes.reach_m[first] > 0
     lines = first[is_line]  # outlined wider than their reach: `_WIDER`
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
-    polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
-    h3_polygons = _polygons(polygons, shapes.scale[first][line_of_polygon])
+    polygons, outline_of_polygon = shapely.get_parts(outline, return_index=True)
+    h3_polygons = _polygons(polygons, shapes.scale[first][outline_of_polygon])
     cells_of_parts = [np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64) for polygon in h3_polygons]
     ends = np.append(0, np.cumsum([cells.size for cells in cells_of_parts]))
-    part_first = ends[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]  # first cell of each of `first`
+    first_cell = ends[np.searchsorted(outline_of_polygon, np.arange(first.size + 1))]  # in `cells`, by outline
     group = np.cumsum(is_first) - 1  # each row's index in `first`
     cells = np.concatenate(cells_of_parts)
     return (
-        np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in group.tolist()]),
-        np.repeat(np.arange(twin.size), np.diff(part_first)[group]),
+        np.concatenate([cells[first_cell[number] : first_cell[number + 1]] for number in group.tolist()]),
+        np.repeat(np.arange(twin.size), np.diff(first_cell)[group]),
     )
 
 

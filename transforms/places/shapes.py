@@ -155,7 +155,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
     kind = geometry.get("type") if isinstance(geometry, dict) else None
     if geometry is None or kind not in (*_LINES, *_AREAS):
         raise ValueError(f"feature {number} needs a line or a polygon; it is {kind!r}")
-    if not _are_numbers(geometry.get("coordinates")):  # texts would be read as such here, and drawn by no map
+    if not _are_numbers(geometry.get("coordinates")):  # shapely reads texts of numbers too; maps draw none
         raise ValueError(f"feature {number} has a geometry that cannot be read: coordinates must be numbers")
     try:
         with np.errstate(invalid="ignore"):  # what is no number is nowhere on earth

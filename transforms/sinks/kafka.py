@@ -74,7 +74,7 @@ class Sender:
         try:
             if self._producer is None:
                 settings = {**_DEFAULTS, **self._topic.settings, **_REQUIRED, "bootstrap.servers": self._topic.brokers}
-                self._producer = Producer({**settings, "error_cb": lambda _: None})  # messages have those that matter
+                self._producer = Producer({**settings, "error_cb": lambda _: None})  # `_note` gets those that matter
             for message in messages:
                 while True:
                     try:

@@ -121,8 +121,8 @@ def _batches(
     rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         rows_of_kinds.setdefault(kinds, []).append(index)
-    for kinds, chosen in rows_of_kinds.items():
-        values_of = [[column[number][1] for number in chosen] for column in columns]
+    for kinds, indices in rows_of_kinds.items():
+        values_of = [[column[index][1] for index in indices] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
         yield raw_batch(dict(zip(fields, arrays, strict=True)), refusals={})  # `fields`: the layout's names
 

@@ -148,7 +148,7 @@ def check_clock(topic: Topic) -> None:
     """
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
     settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}  # 2: critical
-    admin = AdminClient(settings)  # one that is let go drops what it was asked for
+    admin = AdminClient(settings)  # in a variable: a client that is garbage-collected drops its requests
     try:
         setting = admin.describe_configs([resource], request_timeout=START_S)[resource].result()[SETTING].value
     except KafkaException as error:

@@ -162,12 +162,12 @@ class Timetable:
         usual = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
             return usual
-        around = [  # all days that share `days` consecutive ones with a first day
+        around = [  # weights of all days that lie among `days` consecutive ones with a first day
             served[first.weekday(number)] * (first.times if 0 <= number < first.days else 1)
             for number in range(-days, first.days + days)
         ]
-        until = list(accumulate(around, initial=Fraction(0)))
-        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))  # of `days` in a row
+        sums = list(accumulate(around, initial=Fraction(0)))  # of the days before each one, and of all
+        return max(usual, *(end - begin for begin, end in zip(sums, sums[days:], strict=False)))  # of `days` in a row
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Maps slot starts, epoch s, to local minutes; None if slots cannot follow clocks."""

@@ -129,7 +129,7 @@ class _Tally(beam.DoFn):
                 yield counted
             for beat in beats_of(job):
                 tagged: Beat = TaggedOutput(BEATS, beat)
-                yield tagged if self._bounded.in_panes else beat  # else they are tallies already
+                yield tagged if self._bounded.in_panes else beat  # without panes this output is tallies, like beats
         elif job.rules.need_whole_periods:
             slots = self._bounded.by_slot(facts_or_events)
             for first_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):

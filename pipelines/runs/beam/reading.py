@@ -94,8 +94,8 @@ def read_pieces(
     pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
     """Reads pieces in a few threads; raises unexpected errors."""
-    number = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
-    waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=number)
+    threads = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
+    waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=threads)
     lock, is_over = threading.Lock(), threading.Event()
 
     def take() -> Piece | None:
@@ -114,13 +114,13 @@ def read_pieces(
                 results.put(error)
         results.put(None)
 
-    for _ in range(number):
+    for _ in range(threads):
         threading.Thread(target=work, daemon=True).start()
     try:
-        while number:
+        while threads:  # those that have not ended
             batch = results.get()
             if batch is None:  # a thread has ended
-                number -= 1
+                threads -= 1
             elif isinstance(batch, RawBatch | UnreadableFile | StepError):
                 yield batch
             else:

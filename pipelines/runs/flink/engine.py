@@ -118,9 +118,9 @@ class Cluster:
         data = None if body is None else msgspec.json.encode(body)
         connection = HTTPConnection(self.rest, timeout=REST_ANSWER_S)
         connection.connect()
-        last = threading.Timer(REST_WHOLE_S, _cut, (connection.sock,))  # no other limit ends an answer that drips
-        last.daemon = True
-        last.start()
+        time_limit = threading.Timer(REST_WHOLE_S, _cut, (connection.sock,))  # no other limit ends an answer that drips
+        time_limit.daemon = True
+        time_limit.start()
         try:
             connection.request(method, path, data, {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -133,7 +133,7 @@ class Cluster:
         except (HTTPException, ValueError, RecursionError) as error:
             raise self._odd(error) from None
         finally:
-            last.cancel()
+            time_limit.cancel()
             connection.close()
 
     def _value_at(self, path: str, key: str, kind: type[T]) -> T:

@@ -104,18 +104,18 @@ class _Watch:
         if len(self._reported) > _MOST_KEPT_SLOTS:
             self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s  # none older is looked at
             self._reported = {slot_s for slot_s in self._reported if slot_s >= self._from_s}
-        since, lines = self._since_the_last(), []
-        if not since:
+        counts, lines = self._since_the_last(), []
+        if not counts:
             reason = "not known: the counters cannot be had"
-        elif not since["rows"]:
+        elif not counts["rows"]:
             reason = "no row came in"
-        elif since["rows"] == sum(since["refused"].values()):
+        elif counts["rows"] == sum(counts["refused"].values()):
             reason = "every row that came in was refused"
         else:
             reason = "quiet: rows of other slots came in"
         for slot_s in slots_s:
             facts: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
-            facts |= ({} if slot_s in with_data else {"no_data": reason}) | (since if slot_s == slots_s[-1] else {})
+            facts |= ({} if slot_s in with_data else {"no_data": reason}) | (counts if slot_s == slots_s[-1] else {})
             lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(facts)))
         return lines
 
@@ -125,7 +125,7 @@ class _Watch:
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
-            recorded, first = self._ended_since(from_s=0), self._first_of_period  # of recorded periods, and of a slot's
+            recorded, first = self._ended_since(from_s=0), self._first_of_period  # recorded: periods' first slots
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
         if not overdue:  # one line when the last one is recorded

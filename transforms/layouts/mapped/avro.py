@@ -113,8 +113,9 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     _strip(schema)  # in place, of logical types: an invalid datetime would stop the file
     tops = {steps[0] for steps in columns}  # first steps
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
-    names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
-    is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
+    unions = [_branches(kind) for kind in kinds]
+    types_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
+    is_mixed = any({"string", "bytes"} <= names for names in types_of)
     # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
     reader_schema = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
     file_bytes = file.seek(0, os.SEEK_END)

@@ -69,7 +69,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not traffic.size:  # no public list of visits: a place is expected to have as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
-    # The part RETAINED of a fleet's weight is left by vehicles' bounds, before releases tell it.
+    # Expected total weight: clipping to vehicles' bounds leaves about the part RETAINED; releases correct it below.
     prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, places_a_cell)
     fleet_weight = place_model.whole_weight(sums, prior_weight)
     around = place_model.Around(

@@ -141,14 +141,14 @@ def plan_for(
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
     last_period = of_period(earlier, earlier[-1].unit.period) if earlier else []
     precedent = recorded or last_period
-    counts = counts_vehicles(precedent) if precedent else policy.count is not None
+    has_count = counts_vehicles(precedent) if precedent else policy.count is not None
     # A first day differs by its number of stages, less the one that counts vehicles.
-    is_first = bare_stage(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
+    is_first = bare_stage(recorded[0].unit).stages - has_count == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
-    stages = policy.on(period).stages(is_first=is_first, counts=counts)  # on: with that day's share of the total
+    stages = policy.on(period).stages(is_first=is_first, counts=has_count)  # on: with that day's share of the total
     evidence = (  # a count alone teaches no centres: the stage after it rests on earlier periods
-        earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
+        earlier if has_count and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
     if not evidence or not stages[number].has_speeds:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)  # 0: on none

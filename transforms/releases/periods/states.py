@@ -171,7 +171,7 @@ class StateSource:
 def _fitted(source: StateSource) -> Learned:
     """Fits all periods; most are folded into a state that is stored on disk.
 
-    Folded is a multiple of `least_recent` periods, so that the file changes seldom; None: nothing is folded.
+    A multiple of `least_recent` periods is folded, so that the file changes seldom; nothing if that is None.
     """
     periods, step = len(source.periods), source.least_recent
     folded_periods = 0 if step is None or periods < 2 * step else periods // step * step

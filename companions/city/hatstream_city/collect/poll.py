@@ -65,7 +65,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
                 with suppress(subprocess.TimeoutExpired):
                     process.communicate(timeout=KILLED_S)
                 return ExchangeResult("failed", "given up"), b""
-    if process.returncode == -signal.SIGALRM:
+    if process.returncode == -signal.SIGALRM:  # ended by its own timer, at the deadline
         return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
         return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""

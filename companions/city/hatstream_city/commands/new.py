@@ -116,11 +116,11 @@ def new(
 
 def _write(output: Path, result: Draft) -> None:
     """Writes all new files, the specification last."""
-    texts = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
-    there = next((path for path in (output, *texts) if path.exists()), None)
-    if there is not None:
-        raise UsageError(f"{there} is there already: name another file")
-    for path, content in texts.items():
+    files = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
+    existing_path = next((path for path in (output, *files) if path.exists()), None)  # the error names `output` first
+    if existing_path is not None:
+        raise UsageError(f"{existing_path} is there already: name another file")
+    for path, content in files.items():
         try:
             path.write_bytes(content)
         except OSError as error:

@@ -40,9 +40,10 @@ def track_of(time: Any, lat: Any, lon: Any) -> Track:
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
-    """Picks the most plausible column of vehicles; None if none is.
+    """Picks the most plausible column of vehicles, or None.
 
-    named: columns with a vehicle's name, best first. others: columns that may hold ids. arrays: columns by name.
+    named: columns with a vehicle's name, best first; one of them is picked even if no column at all is LIKELY.
+    others: columns that may hold ids. arrays: columns by name.
     """
     ranks = {name: plausibility(arrays[name], track) for name in named}
     best = max(named, key=ranks.__getitem__, default=None)
@@ -59,10 +60,10 @@ def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
     times: instants by column; the first wins unless another is clearly better. lat, lon, ids: Arrow columns, (rows,).
     """
     first = next(iter(times))
-    track, codes = track_of(times[first], lat, lon), codes_of(ids)
-    order = np.lexsort((track.us, codes))
+    track, vehicle = track_of(times[first], lat, lon), codes_of(ids)
+    order = np.lexsort((track.us, vehicle))
     order = order[track.fits[order]]  # valid rows, by vehicle and time
-    is_step = np.diff(codes[order]) == 0  # between rows of one vehicle
+    is_step = np.diff(vehicle[order]) == 0  # between rows of one vehicle
     moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
     if not (is_step & ~moved).any():  # vehicles always move: any column of times agrees
         return first

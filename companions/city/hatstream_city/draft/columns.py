@@ -152,7 +152,7 @@ def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: s
     ids = array_of(arrays, vehicle)
     is_doubtful, comes_once = plausibility(ids, track) == UNLIKELY, len(np.unique(codes_of(ids))) == len(ids)
     ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
-    guessed, formats = (), () if unit else time_formats(times)  # who assigned the columns knows what is guessed
+    guessed, formats = (), () if unit else time_formats(times)  # callers that guessed columns set `guessed`
     return DraftedColumns(ordered, unit or "iso", guessed, formats, is_doubtful=is_doubtful, comes_once=comes_once)
 
 
@@ -199,7 +199,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
-    column = next(iter([*named, *others]), None)  # the first in the file, rather one by name
+    column = next(iter([*named, *others]), None)  # by name, the plainest first; else the file's first by values
     if {"time", "lat", "lon"} <= names.keys():
         # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
         column = best_vehicle(named, others, arrays, _track(arrays, names)) or column

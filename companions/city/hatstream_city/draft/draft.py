@@ -109,7 +109,7 @@ def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any]) -> str:
     """Fills in the template of a specification; `facts` are its variables."""
-    secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))  # secret: add-remove
+    secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))  # add-remove; segments; delays
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
@@ -140,9 +140,9 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
     choices: TOML of the draft without and with the limit. region: cells, if `choices` name files that do not exist yet.
     """
     documents = [tomllib.loads(choice) for choice in choices]
-    for document in documents if region else ():
+    for document in documents if region else ():  # the files of the timetable are not written yet
         document["cells"]["region"] = sorted(region or ())
-        del document["slot"]["trips"]
+        del document["slot"]["trips"]  # errors are forecast without it
     unlimited, limited = (worth_by_day(load(document)) for document in documents)
     return ", ".join(
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"

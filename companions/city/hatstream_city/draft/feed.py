@@ -120,7 +120,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     is_placed, placed = _placed(arrays, columns)
     if not placed.us.size and not columns.missing:  # missing: fields without a column
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    if not at_sea and isinstance(columns.names["lat"], str):  # a pair has letters of the hemisphere: no sign can lack
+    if not at_sea and isinstance(columns.names["lat"], str):  # with a column of N and S no sign can be missing
         _check_on_land(path, placed)
     zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
@@ -187,7 +187,7 @@ def _with_zone(
     if zones and zones[0] in MONTH_FIRST:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(arrays["time"], zone=None).no_offset.mean() > 0.5:
+    if is_own and columns.instants(arrays["time"], zone=None).no_offset.mean() > 0.5:  # others' stands in the template
         options["time_zone"] = zones[0] if zones else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 
@@ -217,7 +217,7 @@ def _unit_of(
         unit_kmh = float(own.layout.units.value_per_unit)
         if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / KMH["m/s"] < MOST_TOO_FAST:
             unit, why = next(name for name, kmh in KMH.items() if abs(kmh - unit_kmh) < 1e-9), "as the layout has it"
-        else:
+        else:  # the specification overrides the layout's unit
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
     return columns, unit, why, None if ratio is None else ratio * KMH[unit] / KMH["m/s"]
 

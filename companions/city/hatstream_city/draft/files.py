@@ -46,7 +46,7 @@ def counted(
     of positions; and whether rows remain uncounted. None if the only file cannot be read. zone: of days, on each of
     which a vehicle counts once.
     """
-    ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # by local day since 1970
+    ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # ids by local day since 1970
     is_cut = len(paths) > MOST_FILES
     source = layout(sample.layout, **layout_options(sample, columns))
     subset = paths[:: -(-len(paths) // MOST_FILES)]  # rounded up: at most MOST_FILES
@@ -54,13 +54,13 @@ def counted(
         rows_before = rows
         try:  # further than the sample no file was read: it may be damaged there
             for batch in read_batches(source, path):
-                if rows_before < rows and len(paths) > 1:  # of several files the first batch each
+                if rows_before < rows and len(paths) > 1:  # of several files only the first batch with rows
                     is_cut = True
                     break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
                 ids = vehicle_ids(batch.table.column("vehicle"))
-                for number, code in np.unique(np.stack([day[fits], ids.code[fits]]), axis=1).T.tolist():
-                    ids_of_day.setdefault(number, set()).add(ids.ids[code])
+                for day_number, code in np.unique(np.stack([day[fits], ids.code[fits]]), axis=1).T.tolist():
+                    ids_of_day.setdefault(day_number, set()).add(ids.ids[code])
                 cells = np.union1d(cells, cells_at(lat[fits], lon[fits], resolution))
                 rows += batch.rows
                 if rows >= MOST_ROWS:
@@ -128,7 +128,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     with_file = replace(first, columns=columns_of_all)
     if is_by_file(with_file):
         return with_file
-    # A column with one value a file names vehicles already. Else files are of anything: one is a sample of all.
+    # A column with one id a file names vehicles itself; else files are not of vehicles: the first is a sample of all.
     return replace(first, columns=_without_file(with_file)) if _has_id_of_file(with_file) else first
 
 

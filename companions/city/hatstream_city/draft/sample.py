@@ -369,8 +369,8 @@ def _csv(text: str) -> Sample:
     columns = {name: [row[index] or None for row in values] for name, index in indices.items()}  # empty cells: missing
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns)
-    named = None if delimiter == "," else delimiter  # None, here and below: usual, so a specification leaves it out
-    return Sample("csv", columns, delimiter=named, header=None if header else False, repeated=repeated)
+    option = None if delimiter == "," else delimiter  # None, here and below: a default, left out of specifications
+    return Sample("csv", columns, delimiter=option, header=None if header else False, repeated=repeated)
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:

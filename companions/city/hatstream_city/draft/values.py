@@ -158,7 +158,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
     if zero > 0.5:  # of movements; a few are jumps of a parked vehicle's position
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
-    elif zero > 0.01:  # as of speeds above the bound
+    elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
     return sentences
 

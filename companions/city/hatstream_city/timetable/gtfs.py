@@ -155,7 +155,7 @@ class Gtfs:
         shape_of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
         # Lines are numbered: shapes by `ids`, then trips that have no shape of two points or more.
         number, lat, lon = shape_of_point[order].astype(np.int64), lat[order], lon[order]
-        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[shape_of_trip] < 2  # 0: of -1
+        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[shape_of_trip] < 2  # -1 picks the last, 0
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
         rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
@@ -164,10 +164,10 @@ class Gtfs:
         numbers, starts = np.unique(number, return_index=True)
         # Where a line crosses the antimeridian, it goes on beyond 180 degrees.
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
-        index = np.full(len(ids) + len(shape_of_trip), -1)  # by number, in `starts`; -1 where a line has no point
-        index[numbers] = np.arange(numbers.size)
+        line_of_number = np.full(len(ids) + len(shape_of_trip), -1)  # index in `starts`; -1: it has no point
+        line_of_number[numbers] = np.arange(numbers.size)
         number_of_trip = np.where(has_no_shape, len(ids) + np.arange(shape_of_trip.size), shape_of_trip)
-        return Lines(np.append(starts, number.size), lat, lon, index[number_of_trip])
+        return Lines(np.append(starts, number.size), lat, lon, line_of_number[number_of_trip])
 
 
 def read_gtfs(path: Path) -> Gtfs:
@@ -284,8 +284,8 @@ def _interpolate(trip: Int64s, s: Floats) -> Floats:
     if known.size == s.size or not known.size:
         return s
     rows = np.arange(s.size)
-    upper = np.searchsorted(known, rows).clip(0, known.size - 1)
-    lower = (upper - (known[upper] > rows)).clip(0)
+    upper = np.searchsorted(known, rows).clip(0, known.size - 1)  # index in `known` of the first known row from here on
+    lower = (upper - (known[upper] > rows)).clip(0)  # and of the last one until here
     low, high = known[lower], known[upper]  # the nearest known rows
     is_between = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
     fraction = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
@@ -318,19 +318,20 @@ class Passages(NamedTuple):
 def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     """Finds the cells that lines pass, in order, sampled every SAMPLE_M metres."""
     lines = feed.lines
-    line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
+    line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))  # of each point
     has_next = np.append(line[1:] == line[:-1], False)
     following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
     step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
     # Samples after each point; a step beyond FAR_M is an error of the feed, and must not fill the memory.
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
-    row = np.repeat(np.arange(line.size), steps)
+    row = np.repeat(np.arange(line.size), steps)  # each sample's: the point at or before it
     fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
     lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
     cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
     along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
     length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)  # no 0 / 0
+    # A passage begins at each sample in another cell, or on another line, than the sample before.
     starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
     passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]  # start: 0 to 1
     is_last = np.append(np.diff(passage_line) != 0, True)[: starts.size]  # of a line; cut, as there may be none

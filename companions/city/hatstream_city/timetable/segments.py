@@ -89,8 +89,8 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
         if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
             points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
             lat, lon = feed.lines.lat[points], feed.lines.lon[points]
-            metres = math.radians(1) * EARTH_M  # of a degree of latitude; at the poles one of longitude has none
-            scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])  # above 0
+            degree_m = math.radians(1) * EARTH_M  # of latitude; one of longitude shrinks, to 0 at the poles
+            scale = np.array([degree_m * max(math.cos(math.radians(float(lat.mean()))), 0.01), degree_m])  # above 0
             xy = np.column_stack([lon, lat]) * scale
             length_m = _along_m(xy)[-1]
             steps_m = np.linspace(0, length_m, min(int(length_m / STEP_M) + 2, MOST_STEPS))
@@ -113,7 +113,7 @@ def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
 def _cut(
     feed: Gtfs, stops: Int64s, xy: Floats, scale: Floats, steps_m: Floats, pairs: set[tuple[int, int]]
 ) -> Iterator[Segment]:
-    """Cuts a line at consecutive stops, but for known pairs, and adds these.
+    """Cuts a line at consecutive stops, but for `pairs`, and adds the new ones.
 
     stops: rows of their table. xy: the line, (points, 2) m. scale: m per degree. steps_m: where on it stops may be.
     """

@@ -78,21 +78,21 @@ class ServiceCalendar(NamedTuple):
 
 def calendar_of(feed: Gtfs) -> ServiceCalendar:
     """Reads the calendar of the services that trips name."""
-    coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
-    number = {name: row for row, name in enumerate(coded.dictionary.to_pylist())}
-    rows_of_service = []  # of weeks, and of exceptions
+    services = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
+    number_of = {name: number for number, name in enumerate(services.dictionary.to_pylist())}
+    tables = []  # rows by number of service: of weeks, then of exceptions
     for name in ("calendar", "calendar_dates"):
         rows = defaultdict[int, list[Mapping[str, Any]]](list)
         for row in feed.tables[name].to_pylist():
-            if row["service_id"] in number:
-                rows[number[row["service_id"]]].append(row)
-        rows_of_service.append(rows)
-    weeks, exceptions = rows_of_service
+            if row["service_id"] in number_of:
+                rows[number_of[row["service_id"]]].append(row)
+        tables.append(rows)
+    weeks, exceptions = tables
     dates = {_date(row[name]) for rows in weeks.values() for row in rows for name in ("start_date", "end_date")}
     dates |= {_date(row["date"]) for rows in exceptions.values() for row in rows}
     days = sorted(day for day in dates if day is not None) or [date.min]
     length = min((days[-1] - days[0]).days + 1, MOST_DATES)
-    return ServiceCalendar(coded.indices.to_numpy().astype(np.int64), days[0], length, weeks, exceptions)
+    return ServiceCalendar(services.indices.to_numpy().astype(np.int64), days[0], length, weeks, exceptions)
 
 
 def _date(text: str | None) -> date | None:
@@ -129,12 +129,12 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
-    # by_key: profiles by route, stop or trip in place of cells, from 1 on, as 0 is none: rows begin at 0.
+    # by_key: profiles by route, stop or trip in place of cells. Rows count from 0; 1 is added, as 0 means none.
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
         last=days[-1],
-        weekdays=tuple(WEEKDAYS[date_number].capitalize() for date_number in sorted({day.weekday() for day in days})),
+        weekdays=tuple(WEEKDAYS[weekday].capitalize() for weekday in sorted({day.weekday() for day in days})),
         hours=hours,
         outside=float(share_of_hour[~is_busy].sum()),
         vehicles=int(vehicle.max()) + 1,
@@ -165,7 +165,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
             "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
         )
     trip_of_run, shift_s = _runs(departures, trips, times.s[start])
-    run, row = _expanded(np.repeat(start, runs), np.repeat(end, runs))
+    run, row = _expanded(np.repeat(start, runs), np.repeat(end, runs))  # of each visit: its run, and row of stop_times
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)[trip_of_run]
     block[np.isin(trip_of_run, [*departures])] = -1  # several runs at once cannot be one vehicle's
@@ -221,25 +221,25 @@ def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int
     order = np.lexsort((s, duty))  # visits by duty and time
     last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1  # position in `order` of a duty's last visit
     begins, ends = order[np.append(0, last[:-1] + 1)], order[last]  # each duty's first and last visit
-    vehicle, vehicles = np.empty(duties.size, np.int64), 0  # of each duty; number so far
+    vehicle_of_duty, vehicle_count = np.empty(duties.size, np.int64), 0
     # Heaps of duties by their end; each is in two of them, and left there once another duty follows it.
     waiting, by_route, continued = list[tuple[int, int]](), defaultdict[int, list[tuple[int, int]]](list), set[int]()
     for number in np.argsort(s[begins], kind="stable").tolist():
         start_s, on_route = int(s[begins[number]]), by_route[int(route[begins[number]])]
-        former = None  # duty of the vehicle before
+        former = None  # the last duty of the vehicle that takes this one; None: a new vehicle
         for heap, turn_s in ((on_route, 0), (waiting, TURN_S)):
             while heap and heap[0][1] in continued:
                 heapq.heappop(heap)
             if former is None and heap and heap[0][0] + turn_s <= start_s:
                 former = heapq.heappop(heap)[1]
         if former is None:
-            vehicle[number], vehicles = vehicles, vehicles + 1
+            vehicle_of_duty[number], vehicle_count = vehicle_count, vehicle_count + 1
         else:
             continued.add(former)
-            vehicle[number] = vehicle[former]
+            vehicle_of_duty[number] = vehicle_of_duty[former]
         for heap in (waiting, by_route[int(route[ends[number]])]):
             heapq.heappush(heap, (int(s[ends[number]]), number))
-    return vehicle[duty], int(duties.size)
+    return vehicle_of_duty[duty], int(duties.size)
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64s, int], Int64s]) -> dict[str, int]:
@@ -251,14 +251,14 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64
     vehicle, hour = vehicle[placed], hour[placed]
     cells, cell = np.unique(cell[placed], return_inverse=True)
     parents, grandparents = (np.unique(above(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
-    none = np.zeros_like(hour)
+    constant = np.zeros_like(hour)  # where all cells, or all hours, count as one
     touched = {
         "hats": (cell, hour),
-        "cells": (cell, none),
-        "parents": (parents, none),
-        "grandparents": (grandparents, none),
-        "hours": (none, hour),
-        "parts": (none, hour // _PART_HOURS),
+        "cells": (cell, constant),
+        "parents": (parents, constant),
+        "grandparents": (grandparents, constant),
+        "hours": (constant, hour),
+        "parts": (constant, hour // _PART_HOURS),
     }
     return {name: _middle(vehicle, *columns) for name, columns in touched.items()}
 

@@ -119,7 +119,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         "route_id": _ids(feed, "routes", feed.rows_of("trips", "route_id", "routes")[trips]),
         "stop_id": _ids(feed, "stops", served),
         "trip_id": _ids(feed, "trips", trips),
-        "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],  # no id has the mark
+        "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],  # but for ids with the mark
     }
     hours, served_hours = hours_table(feed, calendar, cells, passages, stop_cells)
     return Town(
@@ -169,24 +169,24 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: i
     """
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
-    departures_of = np.bincount(feed.stop_times.stop, minlength=lat.size)  # number by stop
+    departures_by_stop = np.bincount(feed.stop_times.stop, minlength=lat.size)
     names = feed.tables["stops"]["stop_name"].to_pylist()
     busiest = {  # stop by cell (0: no position): the last one stays
         int(stop_cell[stop]): int(stop)
-        for stop in np.argsort(departures_of, kind="stable")
+        for stop in np.argsort(departures_by_stop, kind="stable")
         if stop_cell[stop] and names[stop]
     }
     routes = _routes_by_cell(feed, passages)
-    departures = Counter(stop_cell[feed.stop_times.stop].tolist())
+    departures_by_cell = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
-        stop = busiest.get(cell, _nearest(cell, lat, lon, departures_of))
+        stop = busiest.get(cell, _nearest(cell, lat, lon, departures_by_stop))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         properties = {
             "place": h3.int_to_str(cell),
             "name": name if cell in busiest else name and f"near {name}",
             "note": _routes_text(routes.get(cell, ())),
-            "departures": departures[cell],
+            "departures": departures_by_cell[cell],
         }
         features.append({"type": "Feature", "geometry": None, "properties": properties})
     return {"type": "FeatureCollection", "features": features}
@@ -243,7 +243,7 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     line_of: dict[tuple[int, str | None], int] = {}
     for (number, direction, line), _ in trips_of_way.most_common():
         line_of.setdefault((number, direction), line)
-    drawn = sorted(line_of.items(), key=str)  # None, a direction too, has no order
+    drawn = sorted(line_of.items(), key=str)  # as texts, since a direction may be None
     features = [_line(feed, line, names[number], colours[number]) for (number, _), line in drawn]
     return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
 

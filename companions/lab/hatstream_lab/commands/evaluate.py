@@ -48,7 +48,7 @@ def _feed(
 
 
 def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[[Any], Any]:
-    """Give `feed`, the Feed; None without --data, where it is not required."""
+    """Makes a decorator that gives a command `feed`: a Feed, None without --data."""
     dates = (
         click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time."),
         click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time."),
@@ -295,7 +295,7 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
 
     with progress_bars(quiet=results.as_json) as bars:
         city = released.read_with_bins(*feed, bars)
-        settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)
+        settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)  # HAT by HAT there is no delta
         table = Experiment(city, settings, released.percentiles).table(runs, partial(bars, "runs simulated"))
     facts = _facts_of(name="", city=city)
     results.show("distributions", table, (facts["shown"], *released.tables(table)), **facts)

@@ -50,9 +50,9 @@ class Replay(NamedTuple):
 def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
     """Prepares part of the fleet's day, accelerated by SPEED_UP."""
     day = simulate(fleet)
-    first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
+    start_s = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
-    at_s = np.where(stamp_s > 0, (stamp_s - first) / SPEED_UP, np.nan)  # an unset clock stands at 1970
+    at_s = np.where(stamp_s > 0, (stamp_s - start_s) / SPEED_UP, np.nan)  # an unset clock stands at 1970
     rng = np.random.default_rng(fleet.seed)
     is_unset = np.isnan(at_s)  # such a report is sent at any time
     sent_s = np.where(is_unset, rng.uniform(0, seconds, at_s.size), at_s) + rng.uniform(0, DELAY_S, at_s.size)
@@ -195,7 +195,7 @@ class _Show:
         """
         if "job" in facts:
             first = datetime.fromisoformat(facts["from"])
-            self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()
+            self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()  # slots of a minute
             note(f"the stream runs; its first slot begins at {facts['from']}, and its release follows its end")
             left_s = (first - datetime.now(first.tzinfo)).total_seconds() + 60 * self._slots
             timer = threading.Timer(max(0, left_s) + SHOWING_S, self._stop.set)

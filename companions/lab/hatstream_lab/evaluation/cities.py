@@ -127,17 +127,17 @@ def made_up(city: MadeUp) -> Days:
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
     patterns = [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
-    of_days = [_of_day(city, index, patterns[index % 7]) for index in range(city.days)]
-    days = [_day(city, rng, cells, at_km, popular, routes, of_day) for of_day in of_days]
+    day_patterns = [_of_day(city, index, patterns[index % 7]) for index in range(city.days)]
+    days = [_day(city, rng, cells, at_km, popular, routes, day_pattern) for day_pattern in day_patterns]
     region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
     counted = pa.concat_tables(
         _table(MONDAY + timedelta(index), _reported(city, index, rows), cells) for index, rows in enumerate(days)
     )
     counted = counted.filter(pc.is_in(counted["cell"], pa.array(region)))
     tables = _tables(city) | {"cells": {"resolution": 7, "region": region}}
-    first = _table(MONDAY, days[0], cells)
-    first = first.filter(pc.is_in(first["cell"], pa.array(region)))
-    return Days(tables | {"fleet": rough_fleet(first, tables)}, counted, made_region=True)
+    first_day = _table(MONDAY, days[0], cells)  # before `_reported`: the declared fleet knows no faults of reports
+    first_day = first_day.filter(pc.is_in(first_day["cell"], pa.array(region)))
+    return Days(tables | {"fleet": rough_fleet(first_day, tables)}, counted, made_region=True)
 
 
 def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
@@ -150,9 +150,9 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
     """Applies a day's reporting habits and gaps to visits."""
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)  # 9: apart from other draws
     if city.unequal or city.standing:
-        # The same on every day, by number, from 1; those above `vehicles` stand in the depot.
-        of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
-        rate = np.exp(city.unequal * of_vehicle - city.unequal**2 / 2)
+        # A vehicle's habit is the same on every day. Numbers begin at 1; those above `vehicles` stand in the depot.
+        z_scores = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
+        rate = np.exp(city.unequal * z_scores - city.unequal**2 / 2)  # of reports, by vehicle, on average 1
         slowed = np.where(rng.random(rows.total.size) < city.standing, _STANDING * rng.random(rows.total.size), 1.0)
         reports = np.maximum(rng.poisson(rows.reports * rate[rows.vehicle]), 1)
         total = np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
@@ -223,11 +223,12 @@ def _day(
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each
     vehicle, cell, slot = np.unravel_index(key, (city.vehicles, cells.size, hours.size))
     stay = rng.gamma(2, 0.5, key.size)  # relative to a usual one: of mean 1
-    own_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
+    # Standard deviation: faster vehicles differ more, and so do those that stay briefly.
+    sd_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
     # Of variance 1: of a vehicle all day (.35^2), and of each visit (.94^2), by a t distribution of variance 1.5.
     noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
     faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
-    mean = np.clip(faster * truth[cell, slot] + own_kmh * noise, 0, UPPER_KMH)
+    mean = np.clip(faster * truth[cell, slot] + sd_kmh * noise, 0, UPPER_KMH)
     # Slow vehicles stay longer in a cell, and report more often; not for ever, as all move on: hence 30 km/h more.
     reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / STEP_KMH).astype(np.int64)

@@ -68,7 +68,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes a total's specification, of a vehicle or a HAT. delta: None: pure DP."""
+        """Makes the specification that spends an epsilon, `total`. delta: None for pure DP."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})

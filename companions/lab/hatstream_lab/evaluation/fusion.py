@@ -141,7 +141,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def exact_of(row: Mapping[str, Any]) -> float | None:
-    """Computes the expected noise part of a Beta(2, 5) mean; None for UWA."""
+    """Computes the noise variance of a mean over SCALE users; None if unknown."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
         return None
     services = _services("mean", MEANS[row["config"]])
@@ -172,7 +172,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 def tables(table: Table) -> Iterator[RichTable]:
     """Renders errors of means and divergences, with references."""
 
-    def text(row: Mapping[str, Any]) -> str:  # value (reference), ! where they differ; `other`: the root's mean
+    def text(row: Mapping[str, Any]) -> str:  # value (reference), ! where they differ; `other`: mean distance (root)
         reference, mark = row["reference"], " !" if row["agrees"] is False else ""
         if row["table"] == "mean":
             return f"{row['value']:.2e}{'' if reference is None else f' ({reference:.2e})'}{mark}"

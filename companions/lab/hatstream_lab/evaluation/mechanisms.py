@@ -65,18 +65,18 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     uncapped = count_days(load(tables), pattern, dates, report=report)
     cap = {name: value for name, value in base["privacy"].items() if name in _CAP_COLUMNS} if spec.privacy.cap else {}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
-    hats = Days(tables, uncapped).hats  # the truth; mechanisms get capped ones
-    hat = indices_in(hats, capped.select(HAT_KEYS))  # of each (vehicle, HAT), as the columns below
+    hats = Days(tables, uncapped).hats  # the truth, without a cap; mechanisms get `totals`, capped
+    hat_row = indices_in(hats, capped.select(HAT_KEYS))  # in `hats`, of each (vehicle, HAT), as are the columns below
     counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
-    order = np.lexsort((vehicle, -counts, hat))  # the canonical order of a HAT's users
+    order = np.lexsort((vehicle, -counts, hat_row))  # the canonical order of a HAT's users
     order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
-    starts = np.flatnonzero(np.diff(hat[order], prepend=-1))  # where each HAT's users begin
+    starts = np.flatnonzero(np.diff(hat_row[order], prepend=-1))  # where each HAT's users begin
     totals = [Totals(counts[rows], sums[rows]) for rows in np.split(order, starts[1:])]
-    hats = hats.take(pa.array(hat[order][starts]))  # those that have users after the cap
+    hats = hats.take(pa.array(hat_row[order][starts]))  # those that have users after the cap
     truth, means, reports = (hats[n].to_numpy().astype(np.float64) for n in ("truth", "mean_of_vehicles", "reports"))
     vehicles = np.array([of_hat.counts.size for of_hat in totals], np.float64)
-    with_reports = list(zip(totals, reports.astype(np.int64).tolist(), strict=True))
-    return TrueHats(spec.value.grid, with_reports, truth, means, reports, vehicles)
+    totals_and_reports = list(zip(totals, reports.astype(np.int64).tolist(), strict=True))
+    return TrueHats(spec.value.grid, totals_and_reports, truth, means, reports, vehicles)
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:

@@ -57,9 +57,9 @@ class Postgres:
         until = time.monotonic() + START_S
         while True:
             if self._process is None or self._process.poll() is not None:
-                # again if a killed one had not yet ended; what a killed process wrote is safe without fsync
-                chosen = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
-                options = (f"listen_addresses={LOOPBACK}", *chosen)
+                # Fails, and starts again, while a killed server still ends. fsync is for crashes of the machine alone.
+                settings = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
+                options = (f"listen_addresses={LOOPBACK}", *settings)
                 self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
             try:
                 return psycopg.connect(self.url()).close()

@@ -109,11 +109,11 @@ def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> 
         rows = service == index
         low, high = receiver.mechanism.low, receiver.mechanism.high
         slack = _ROUNDING_SHARE * (high - low)
-        values = report[rows]
-        outside[rows] = (values < low - slack) | (values > high + slack)
+        raw = report[rows]
+        outside[rows] = (raw < low - slack) | (raw > high + slack)
         if receiver.mechanism.name == "sr":  # stochastic rounding reports the two ends alone
-            outside[rows] |= (values > low + slack) & (values < high - slack)
-        report[rows] = np.clip(values, low, high)
+            outside[rows] |= (raw > low + slack) & (raw < high - slack)
+        report[rows] = np.clip(raw, low, high)
     return report, outside
 
 

@@ -181,10 +181,10 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
         if point.gap <= TOLERANCE:
             return Distribution(shares, point.log_likelihood, point.gap, step, converged=True)
         target = _best_quadratic(point, shares, start)
-        shares, values = _line_search(rows, shares, target, point)
-        if values is point:  # no step helps any more
+        shares, next_point = _line_search(rows, shares, target, point)
+        if next_point is point:  # no step helps any more
             break
-        point, start = values, shares
+        point, start = next_point, shares
     return Distribution(shares, point.log_likelihood, point.gap, step, converged=False)
 
 
@@ -199,24 +199,25 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     # Length of an implicit step: at an infinite one it is Newton's. It grows tenfold while the error falls.
     length, last_distance = 1e3, np.inf
     for step in range(_MOST_STEPS):
-        here = rows.evaluate(shares)
-        moved = smooth(shares * here.gradient)  # one step of EM, smoothed
-        total = moved.sum()
-        image = np.maximum(moved / total, _SMALLEST_SHARE)
+        point = rows.evaluate(shares)
+        em_shares = smooth(shares * point.gradient)  # one step of EM, smoothed
+        total = em_shares.sum()
+        image = np.maximum(em_shares / total, _SMALLEST_SHARE)
         # The derivative of `image` by the shares; as it is divided by its total, the sum is taken off.
-        derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
+        derivative = smooth(np.diag(point.gradient) - shares[:, None] * point.curvature) / total
         derivative -= np.outer(image, derivative.sum(axis=0))
         change = derivative * shares / image[:, None]  # of logarithms, by those of the shares
         distance = float(np.abs(image - shares).sum())
         length = length * 10 if distance < last_distance else length / 4
         last_distance = distance
+        # Implicit Euler step of d log(shares) / dt = log(image / shares), linearized.
         move = np.linalg.solve((1 + 1 / length) * np.eye(shares.size) - change, np.log(image / shares))
         gap = float(np.abs(move) @ shares)
         if gap <= tolerance:
-            return Distribution(shares, here.log_likelihood, gap, step, converged=True)
+            return Distribution(shares, point.log_likelihood, gap, step, converged=True)
         shares = shares * np.exp(move.clip(-2, 2))  # no share grows or shrinks by more than e^2 in a step
         shares = np.maximum(shares / shares.sum(), _SMALLEST_SHARE)
-    return Distribution(shares, here.log_likelihood, gap, step, converged=False)
+    return Distribution(shares, point.log_likelihood, gap, step, converged=False)
 
 
 def smooth(columns: Float64s) -> Float64s:
@@ -246,8 +247,9 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
 def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
-    Free coordinates may be above 0: one is freed where its slope is below 0 and least among its neighbours, which fit
-    as well, until it turns negative: an active set (Lawson, Hanson 1974). point: derivatives. start: a guess of y.
+    An active set (Lawson, Hanson 1974): all coordinates but free ones are 0. One becomes free if its slope is below 0
+    and the least among its neighbours, which fit nearly as well; it is free until it would turn negative. point:
+    derivatives at `shares`. start: a guess of y.
     """
     ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
     matrix = point.curvature + ridge * np.eye(shares.size)

@@ -61,4 +61,5 @@ def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--places", "places_path", type=file, help=places),
         click.option("--ground", "ground_path", type=file, help=ground),
     )
-    return reduce(lambda decorated, decorate: decorate(decorated), reversed(options), command)  # help: the last first
+    # Applied like stacked decorators, the last first, so that --help lists them in order.
+    return reduce(lambda decorated, decorate: decorate(decorated), reversed(options), command)

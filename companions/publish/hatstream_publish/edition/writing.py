@@ -78,7 +78,7 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         with suppress(OSError):
-            folder.rmdir()  # one that was new, of an update that failed
+            folder.rmdir()  # fails unless it is empty: new, and its update failed
         os.close(handle)
 
 

@@ -214,7 +214,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
             "since": bound.since or None,
             "epsilon": float(bound.most.epsilon),
             "delta": float(bound.most.delta),
-            "odds": odds(float(bound.most.epsilon))[0],  # of a guess of one half
+            "odds": odds(float(bound.most.epsilon))[0],  # of the first of GUESSES, one half
         }
         for bound in account.bounds
         if bound.days > 1
