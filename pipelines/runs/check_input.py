@@ -23,7 +23,7 @@ from transforms import counters, tasks, wire
 from transforms.count.tally import distinct
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount
-from transforms.observe.speed_shares import SpeedShares, shares_in
+from transforms.observe.parse import SpeedShares, shares_in
 from transforms.observe.vehicle_ids import MergedIds, Secret, merged
 from transforms.places.ground import NOWHERE as ELSEWHERE
 from transforms.places.ground import Pieces

@@ -29,7 +29,7 @@ from transforms.sinks.published import OPTIONAL
 from transforms.sinks.rows import schema_of, shown_names
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
-from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
+from transforms.sources.unbounded import Heartbeat, ScriptedHeartbeat, script_of
 from transforms.steps.observe import ByVehicle, windows
 from transforms.steps.release import ByHexagon, Record, ReleasePeriod
 from transforms.time.calendar import Calendar

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from transforms import arrow_compute as pc
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, is_text, numbers
 from transforms.value import SPEED
 

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms import arrow_compute as pc
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

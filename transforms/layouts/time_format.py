@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from transforms import arrow_compute as pc
 from transforms.layouts.columns import ABSOLUTE, LOCAL, Instants, absolute, as_string, cast_iso, place_local
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms import arrow_compute as pc
 from transforms.layouts import columns
 from transforms.layouts.columns import Bools, nulls
 from transforms.layouts.open_file import is_utf8

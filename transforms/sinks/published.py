@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -98,7 +99,6 @@ DATES = "date=*"  # the folders that a dataset has, as a pattern
 
 HATS, LIVE = "hats", "live"  # begin names of files
 
-Values = dict[tuple[str, str, str], float | None]  # what was published, by cell, statistic and start
 _KEY_COLUMNS = ("cell", "statistic", "slot_start")
 
 
@@ -144,19 +144,15 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
     except DAMAGE:
         raise OtherValues(path) from None
     values = _values(zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True))
-    if stored.keys() != values.keys() or not all(_same(stored[key], values[key]) for key in values):
+    if stored.keys() != values.keys() or not np.allclose(
+        [stored[key] for key in values], [*values.values()], rtol=0, atol=SAME, equal_nan=True
+    ):
         raise OtherValues(path)
 
 
-def _values(rows: Iterable[Iterable[Any]]) -> Values:
-    return {(cell, name, start): None if value is None else float(value) for cell, name, start, value in rows}
-
-
-def _same(stored: float | None, value: float | None) -> bool:
-    """Compares values up to the rounding of files; None only equals None."""
-    if stored is None or value is None:
-        return stored is value
-    return math.isclose(stored, value, rel_tol=0, abs_tol=SAME)
+def _values(rows: Iterable[Iterable[Any]]) -> dict[tuple[str, str, str], float]:
+    """Maps cell, statistic and start to what was published; nan for no value."""
+    return {(cell, name, start): math.nan if value is None else float(value) for cell, name, start, value in rows}
 
 
 _PYTHON_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError)

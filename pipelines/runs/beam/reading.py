@@ -19,7 +19,7 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.layouts.base import Layout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
-from transforms.observe.speed_shares import counts_of
+from transforms.observe.parse import speed_counts
 from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
 from transforms.steps.metrics import count, passed
@@ -63,7 +63,7 @@ class Observe(beam.DoFn):
                 if bounded.spells and spool is not None:  # a check of input, which finds one id in two spellings
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
                     spool.append(ids.tobytes())
-                    self._counts.update(counts_of(batch.table, job.rules))
+                    self._counts.update(speed_counts(batch.table, job.rules))
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
                 passed("read", batch.rows)  # for the progress bar

@@ -39,9 +39,8 @@ from transforms.public import Summary
 from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
 from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import ReleaseKind
-from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import ReadGrowing
+from transforms.sources.unbounded import Heartbeat, ReadGrowing
 from transforms.steps import observe as steps
 from transforms.steps.metrics import count
 from transforms.steps.observe import BEHIND, windows

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.stream.by_hand import ByHand
-from transforms.sources.heartbeat import MOST, _Beat, _Slots, due
+from transforms.sources.unbounded import MOST_SLOTS, _Beat, _Slots, due
 from transforms.time.calendar import StreamCalendar, Timetable, calendar
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, ((5 * 60, 22 * 60),))
@@ -66,7 +66,7 @@ def test_due_slots_have_begun_and_the_next_one_is_the_promise():
     assert due(minutes, 60, 600, 180) == ([60, 120], 180)
     assert due(minutes, 60, 600, 10_000) == ([60, 120, 180, 240, 300, 360, 420, 480, 540], 600)
     many, next_s = due(minutes, 0, 10**9, 10**9)
-    assert (len(many), next_s) == (MOST, 60 * MOST)
+    assert (len(many), next_s) == (MOST_SLOTS, 60 * MOST_SLOTS)
 
 
 def beats(reader):
