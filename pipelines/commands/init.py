@@ -43,8 +43,7 @@ def init(
     """
     from pipelines.account.guarantee import bounds_of_account, fits_again
     from pipelines.account.location import open_account, other_accounts, voiding_accounts
-    from pipelines.specification import SpecificationError
-    from pipelines.specification.load import foreseen
+    from pipelines.specification import SpecificationError, foreseen
 
     spec = loaded(spec_path, quiet=as_json)
     if spec.region_tells and not region_is_public:

@@ -25,19 +25,17 @@ from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
-    from pipelines.plan import counts as sources
     from pipelines.plan.composed import ComposedTotal
+    from pipelines.plan.counts import SampleCounts
     from pipelines.plan.forecast import Planned, Recount, StatisticPlan
     from pipelines.plan.levels import PlannedLevels
     from pipelines.plan.parts import PlannedPlaces
     from pipelines.plan.spans import SpanWorth
     from pipelines.specification import Specification
 
-    CountSource = tuple[sources.SampleCounts, Recount | None] | None
-    """Counts, and how to count again in other cells and slots, where that is possible; None without counts."""
-    CountsOf = Callable[[Specification, Report], CountSource]
+    CountsOf = Callable[[Specification, Report], tuple[SampleCounts | None, Recount | None]]
+    """Gives counts, and how to count again in other cells and slots, where they are known and that is possible."""
 
-Plan = tuple[msgspec.Struct, Callable[[Console], None]]  # the document for --json, and a function that prints tables
 _MOST_CHOSEN = 3  # mechanisms named per class of HATs; the others are added up
 _LABEL = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}  # by Total.days
 _PREFIX_BY_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefix by ComposedTotal.known
@@ -46,7 +44,7 @@ _PREFIX_BY_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefi
 def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> CountsOf:
     """Returns a function that reads the counts that options name."""
 
-    def counts_of(spec: Specification, progress: Report) -> CountSource:
+    def counts_of(spec: Specification, progress: Report) -> tuple[SampleCounts | None, Recount | None]:
         from pipelines.plan import counts as sources
 
         if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
@@ -57,7 +55,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
             feed = sources.fullest_period(spec, pattern, progress)
             return feed.counts(spec), feed.counts  # the second counts anew, for another specification
         if not synthetic:
-            return None
+            return None, None
         sample = extension("made-up-day", "lab")(spec.timetable.zone)
         return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 
@@ -110,14 +108,23 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
       hatstream plan --spec austin.toml --input 'feed/*.csv'
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
+    from pipelines.plan.counts import typical_counts
+    from pipelines.plan.forecast import plan_hats
+    from pipelines.plan.levels import plan_levels
     from pipelines.runs.estimates import newest_day
-    from pipelines.specification.load import foreseen
+    from pipelines.specification import foreseen
     from transforms.ledger.head import LedgerError
 
     spec = options.loaded(spec_path, quiet=as_json)
     with options.progress_bars(quiet=as_json) as report:
-        plan_kind = plan_levels if spec.is_learned else plan_hats
-        planned, shown = plan_kind(spec, within, counts_of(spec, report), report)
+        counts, recount = counts_of(spec, report)
+        planned: Planned | PlannedLevels
+        if spec.is_learned:
+            planned = plan_levels(spec, within, counts)
+            show = partial(show_levels, planned)
+        else:
+            planned = plan_hats(spec, counts or typical_counts(), recount, report, within)
+            show = partial(show_hats, planned)
     newest, beware = None, list(foreseen(spec, date.today()))
     try:
         newest = newest_day(spec, location)
@@ -130,31 +137,12 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
     out = options.console()
     if newest is not None:
         out.print(newest.answer)
-    shown(out)
+    show(out)
     _print_all([spec.trips_sentence] if spec.trips else [], out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
 
 
-def plan_hats(spec: Specification, within: float, source: CountSource, report: Report) -> Plan:
-    """Plans a release by HAT. source: counts, and their recount; None: typical ones."""
-    from pipelines.plan import counts as sources
-    from pipelines.plan.forecast import plan
-
-    counts, recount = source or (sources.typical_counts(), None)
-    planned = plan(spec, counts, recount, report, within)
-    return planned, partial(show, planned)
-
-
-def plan_levels(spec: Specification, within: float, source: CountSource, _: Report) -> Plan:
-    """Plans a release by `levels`. source: its counts are for the operator alone."""
-    from pipelines.plan import levels
-
-    counts, _recount = source or (None, None)
-    planned = levels.plan_levels(spec, within, counts)
-    return planned, partial(show_levels, planned)
-
-
-def show(plan: Planned, console: Console) -> None:
+def show_hats(plan: Planned, console: Console) -> None:
     """Shows the plan of a release under public counts."""
     console.print(plan.answer)
     console.print(f"{plan.name} ({plan.spec_id}): a plan; nothing was released or spent")

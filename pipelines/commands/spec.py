@@ -63,7 +63,7 @@ def check(path: Path, as_json: bool) -> None:
     Example:
       hatstream spec check town.toml
     """
-    from pipelines.specification.load import foreseen
+    from pipelines.specification import foreseen
 
     spec = loaded(path, quiet=as_json)
     described, beware = _described(spec), list(foreseen(spec, date.today()))

@@ -123,7 +123,7 @@ def label(mechanism: Mechanism) -> str:
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in values)])
 
 
-def plan(
+def plan_hats(
     spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
 ) -> Planned:
     """Plans a release under public counts: errors, totals and other choices.

@@ -19,8 +19,7 @@ from pipelines.outputs import shape_with
 from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners import refuse_type_checks
 from pipelines.runs.stream import stream as streaming
-from pipelines.specification import Specification, SpecificationError, load
-from pipelines.specification.load import Source
+from pipelines.specification import Source, Specification, SpecificationError, load
 from transforms.layouts.base import FIELDS
 from transforms.ledger.spending import AccountRefusal
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, RecordedSlot, Refused, SlotEstimates

@@ -8,7 +8,7 @@ import pytest
 from hatstream_publish.commands.map import claim_of
 from hatstream_publish.pages.page import words
 from hatstream_publish.pages.rows import ADVICE, STATUSES
-from pipelines.specification.load import load
+from pipelines.specification import load
 from tests import levels_city
 from tests.browser import asked
 from tests.kit.results import CELLS, row, write

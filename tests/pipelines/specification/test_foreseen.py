@@ -5,8 +5,7 @@ from datetime import date
 
 import pytest
 
-from pipelines.specification import SpecificationError, load
-from pipelines.specification.load import foreseen
+from pipelines.specification import SpecificationError, foreseen, load
 from tests import city, levels_city
 
 TODAY = date(2026, 11, 24)
