@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.account import location
+
 SPEC = """
 name = "small-city"
 [account]
@@ -99,6 +101,11 @@ def init(folder: Path) -> list[str]:
     return ["init", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]
 
 
+def account(folder: Path) -> location.AccountLocation:
+    """Where the folder's ledger, key and head are."""
+    return location.find(str(folder / "ledger.sqlite"), None)
+
+
 def opened(
     folder: Path, hatstream: Callable[..., tuple[int, str, str]], *, is_new: bool = False, **written: Any
 ) -> Path:
@@ -117,10 +124,11 @@ def opened(
     return folder
 
 
-def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> list[str]:
-    feed = [] if "--input" in more else ["--input", str(folder / "feed.csv")]
+def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1], feed: str = "feed.csv") -> list[str]:
+    """The command; feed: a pattern of files below the folder, or an address."""
+    given = [] if "--input" in more else ["--input", feed if "://" in feed else str(folder / feed)]
     return [
         "release", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"),
-        *feed, "--from", start, "--to", end,
+        *given, "--from", start, "--to", end,
         "--output", str(folder / "out"), "--formats", ",".join(FORMATS), *more,
     ]  # fmt: skip

@@ -14,10 +14,9 @@ from pipelines.job import NOWHERE, job_of
 from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.bounded import Bounded, Group, bounded_here, report_steps
+from pipelines.runs.beam.bounded import Bounded, Group, Spool, bounded_here, report_steps
 from pipelines.runs.beam.reading import NO_SLOT, estimate_rows
 from pipelines.runs.beam.runners import InProcess
-from pipelines.runs.spool import Spool
 from pipelines.specification import Specification
 from transforms import counters, tasks, wire
 from transforms.count.tally import distinct

@@ -1,4 +1,4 @@
-"""Specification: a strict TOML file, checked and translated; and warnings of what a release would refuse later."""
+"""Specification: a strict TOML file, checked and translated."""
 
 import os
 from collections.abc import Iterator, Mapping

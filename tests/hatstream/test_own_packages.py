@@ -120,3 +120,12 @@ def test_the_command_and_the_library_work_there(installed, project, request):
 def _reports():
     lines = [line.split(",") for line in city.rows(city.DAYS[:1])]
     return [{"bus": b, "ts": t, "lat": float(y), "lon": float(x), "v": float(v)} for b, t, y, x, v in lines]
+
+
+@pytest.mark.parametrize(("said", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")])
+def test_linear_algebra_takes_one_thread_unless_somebody_says_otherwise(said: dict[str, str], threads: str) -> None:
+    """Threads beside it take five times the CPU where the cores have other work."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | said
+    ask = "import os, sys, hatstream.command; print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [threads, "False"]

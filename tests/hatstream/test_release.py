@@ -15,7 +15,6 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import hatstream as library
-from pipelines.account import location
 from tests import city, levels_city
 from tests.hatstream.pipelines import DAY, released, reports, row, streamed
 
@@ -127,7 +126,7 @@ def test_a_range_that_is_not_over_is_refused(town, options, told):
 
 def samples(folder):
     """Users and samples of each slot, from the ledger."""
-    place = location.find(str(folder / "ledger.sqlite"), None)
+    place = city.account(folder)
     spec = library.load(folder / "spec.toml")
     units = place.ledger.released(spec.spec_id, DAY)
     facts = {unit.slot_start[11:16]: [row.plan["facts"] for row in unit.released if row.plan] for unit in units}
@@ -170,7 +169,7 @@ def test_the_end_of_a_source_seals_no_slot_that_is_not_over(town, monkeypatch, l
 
 
 def sealed_slots(folder):
-    place = location.find(str(folder / "ledger.sqlite"), None)
+    place = city.account(folder)
     spec = library.load(folder / "spec.toml")
     return {
         unit.slot_s

@@ -14,7 +14,6 @@ from apache_beam.transforms.window import TimestampedValue
 
 import hatstream as library
 from dpops.noise import Noise
-from pipelines.account import location
 from pipelines.runs.stream.health import TOO_FEW, TOO_MANY, _Watch
 from tests import city, levels_city
 from tests.hatstream.pipelines import append, kept_of, reports
@@ -57,7 +56,7 @@ def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
 
 
 def ledger_of(folder):
-    return location.find(str(folder / "ledger.sqlite"), None).ledger
+    return city.account(folder).ledger
 
 
 def of_second_day(buses=4):

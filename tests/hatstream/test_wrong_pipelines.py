@@ -13,7 +13,6 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 
 import hatstream as library
 from dpops.noise import Noise
-from pipelines.account import location
 from tests import city, levels_city
 from tests.hatstream.pipelines import DAY, released, reports, row, streamed
 
@@ -30,8 +29,8 @@ class WithoutBus(NamedTuple):
 
 
 def spent(folder):
-    (account,) = location.find(str(folder / "ledger.sqlite"), None).ledger.accounts()
-    return location.find(str(folder / "ledger.sqlite"), None).ledger.spent(account.name)
+    (account,) = city.account(folder).ledger.accounts()
+    return city.account(folder).ledger.spent(account.name)
 
 
 # --- what is no report ------------------------------------------------------------------------------------------------

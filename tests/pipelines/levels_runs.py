@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.account import location
 from pipelines.specification import load
 from tests import city
 from tests.levels_city import DAYS
@@ -23,7 +22,7 @@ def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end
 
 def entries(folder: Path) -> list[Sequenced]:
     spec = load(folder / "spec.toml")
-    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
+    return city.account(folder).ledger.stages(spec.account.name, spec.spec_id)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

@@ -9,7 +9,6 @@ import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
 from dpops.claims import NOISE_CLAIMS, Accounting, Claim
-from pipelines.account import location
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import DAYS, SPEC
@@ -28,7 +27,7 @@ def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
     (tmp_path / "spec.toml").write_text(gaussian)
     assert hatstream(*city.init(tmp_path))[0] == 0
     released(tmp_path, hatstream, end=DAYS[0])
-    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    ledger = city.account(tmp_path).ledger
     (spent,) = ledger.spent("small")
     limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6), accounting=accounting)
     assert spent.debited.pure == 0

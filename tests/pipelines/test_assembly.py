@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.account import location
 from pipelines.runs import release as scheduled
 from pipelines.specification import load
 from tests import city
@@ -18,7 +17,7 @@ def release(tmp_path, hatstream):
     def run(*, end, lines=None):
         city.write(tmp_path, lines=lines)
         code, *_ = hatstream(*city.release(tmp_path, "--json", end=end))
-        ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+        ledger = city.account(tmp_path).ledger
         spec_id = load(tmp_path / "spec.toml").spec_id
         return code, [is_plain(unit.digest) for day in city.DAYS for unit in ledger.released(spec_id, day)]
 

@@ -86,8 +86,7 @@ def test_a_known_plate_appears_in_no_output_log_ledger_or_file_name(tmp_path, ca
     feed = tmp_path / f"feed.{layout}"
     WRITERS[layout](feed)
     (tmp_path / "spec.toml").write_text(city.SPEC.replace('layout = "csv"', f'layout = "{layout}"'))
-    run = [*city.release(tmp_path)]
-    run[run.index("--input") + 1], run[run.index("--to") + 1] = str(feed), "2022-01-01"
+    run = city.release(tmp_path, end=city.DAYS[0], feed=feed.name)
     assert main(city.init(tmp_path)) == 0
     assert main(run) == 0
     assert main([*run, "--json"]) == 0
@@ -127,9 +126,7 @@ def test_a_damaged_file_shows_nothing_of_itself_even_to_a_debugger(tmp_path, lay
         spec = spec[: spec.index("columns")]
     (tmp_path / "spec.toml").write_text(spec)
     assert main(city.init(tmp_path)) == 0
-    run = city.release(tmp_path)
-    run[run.index("--input") + 1] = str(feed)
-    done = captured(_run, run, environment={"HATSTREAM_DEBUG": "1"} if debug else {})
+    done = captured(_run, city.release(tmp_path, feed=feed.name), environment={"HATSTREAM_DEBUG": "1"} if debug else {})
     assert done.code in (0, 4)
     assert_clean("standard output", done.out)
     assert_clean("standard error", done.err)

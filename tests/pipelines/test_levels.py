@@ -17,7 +17,6 @@ import pytest
 from dpops.levels.bounded import within
 from dpops.levels.parts import count_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT
-from pipelines.account import location
 from pipelines.outputs import value_meaning
 from pipelines.runs import estimates
 from pipelines.specification import Specification, SpecificationError, load
@@ -107,7 +106,7 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     rows = [row for path in (folder / "out").glob("hats-*.csv") for row in rows_of(path)]
     usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[-1])}
     (folder / "feed.csv").unlink()
-    stages = estimates.recorded(load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None))
+    stages = estimates.recorded(load(folder / "spec.toml"), city.account(folder))
     starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
     for cell in CELLS:
         text = estimates.newest_sentence(stages, [(cell, start) for start in starts])
@@ -165,7 +164,7 @@ def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp
 def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[0])
-    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    ledger = city.account(tmp_path).ledger
     assert [float(spent.epsilon) for spent in ledger.spent("small")] == [2.64]
     (tmp_path / "spec.toml").write_text(SPEC.replace("limit = 2.64", "limit = 2"))
     hatstream(*city.init(tmp_path))

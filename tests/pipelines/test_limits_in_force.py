@@ -20,11 +20,10 @@ from dpops.claims import ZCDP, Accounting, GaussianDP, PureDP
 from pipelines.account.guarantee import bounds_of_account, levels_sentence
 from pipelines.specification import Specification, load
 from tests import city, levels_city
+from tests.pipelines.levels_runs import Run
 from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import AccountRefusal
-
-Run = Callable[..., tuple[int, str, str]]
 
 DAYS = tuple((date(2022, 1, 1) + timedelta(days=day)).isoformat() for day in range(12))
 DAY = "{ days = 1, epsilon = 2.64 }"

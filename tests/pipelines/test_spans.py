@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -12,11 +11,9 @@ import pytest
 
 from dpops.accountant import DeltaLimit, Span, SpanLimits
 from dpops.claims import ZCDP, rho_within
-from pipelines.account import location
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.pipelines.levels_runs import Run
 
 DAYS = tuple((date(2022, 1, 1) + timedelta(days=day)).isoformat() for day in range(6))
 LIMITS = """limits = [
@@ -42,7 +39,7 @@ def release(folder: Path, hatstream: Run, first: str, last: str) -> tuple[int, s
 
 def debited(folder: Path) -> dict[str, Fraction]:
     spec = load(folder / "spec.toml")
-    book = location.find(str(folder / "ledger.sqlite"), None).ledger
+    book = city.account(folder).ledger
     return {spent.period: spent.debited.rho for spent in book.spent(spec.account.name)}
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpops.noise import Noise
-from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import DAYS
 from tests.pipelines.levels_runs import entries
@@ -142,7 +141,7 @@ def _die(*_: object) -> None:
 
 
 def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path) -> None:
-    ledger = location.find(str(town / "ledger.sqlite"), None).ledger
+    ledger = city.account(town).ledger
     asked = [ledger.stop("small", "a", DAYS[0], run) for run in ("one", "one", "two", "one", "three")]
     assert asked == [True, True, False, True, False]
     assert ledger.stop("small", "a", DAYS[1], "two")

@@ -15,7 +15,6 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from dpops.accountant import Accountant
-from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
 from pipelines.outputs import OutputError
@@ -39,7 +38,7 @@ class Town:
     def __init__(self, folder, monkeypatch=None):
         self.folder = folder
         self.spec = load(folder / "spec.toml")
-        self.place = location.find(str(folder / "ledger.sqlite"), None)
+        self.place = city.account(folder)
         if monkeypatch is not None:
             self.counts = Counters(monkeypatch, *STEPS).counts
 

@@ -30,8 +30,7 @@ def test_a_day_is_released_as_here_and_an_input_that_cannot_be_read_seals_nothin
     city.write_parquet(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
-    arguments = city.release(tmp_path, "--json")
-    arguments[arguments.index("--input") + 1] = str(tmp_path / "feed-*.parquet")
+    arguments = city.release(tmp_path, "--json", feed="feed-*.parquet")
 
     code, _, err = hatstream(*arguments, *on(flink, pool))
     assert (code, "feed-c.parquet: not a Parquet file" in err) == (4, True)
@@ -59,7 +58,7 @@ def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink
         code, first, err = hatstream(*city.release(tmp_path, "--json"), *on(flink, failing))
     assert (code, err, armed.exists()) == (0, "", False)
     files = files_in(tmp_path / "out")
-    assert location.find(str(tmp_path / "ledger.sqlite"), None).ledger.audit("small").changed == 0
+    assert city.account(tmp_path).ledger.audit("small").changed == 0
     code, again, _ = hatstream(*city.release(tmp_path, "--json"))
     assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
     assert (summary_of(first)["slots_new"], summary_of(again)["slots_new"]) == (8, 0)

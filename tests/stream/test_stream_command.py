@@ -8,6 +8,7 @@ from pipelines.account import location
 from pipelines.errors import UsageError
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of
+from pipelines.runs.stream import stream
 from pipelines.runs.stream.stream import StreamFacts, check_endless, first_slot
 from pipelines.specification import SpecificationError, load
 from tests import city
@@ -172,3 +173,20 @@ def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit)
     facts = StreamFacts(spec, min(closed.slots), max(closed.slots) + 1)
     assert dict(facts) == closed.slots
     assert len(facts) == len(closed.slots)
+
+
+def test_another_specification_key_number_of_vehicle_shards_or_layout_is_another_stream_for_a_savepoint(
+    tmp_path, monkeypatch
+):
+    city.write(tmp_path)
+    spec, other = load(tmp_path / "spec.toml"), tmp_path / "other.toml"
+    other.write_text(city.SPEC.replace("epsilon = 1.0", "epsilon = 2.0"))
+    secret = Secret(bytes(32))
+    identities = {
+        *(stream.identity_of(spec, secret, number) for number in (1, 2, 4, 8)),
+        stream.identity_of(load(other), secret, 2),
+        stream.identity_of(spec, Secret(b"\x01" * 32), 2),
+    }
+    monkeypatch.setattr(stream, "PARTIAL_LAYOUT", stream.PARTIAL_LAYOUT + 1)
+    identities.add(stream.identity_of(spec, secret, 2))
+    assert len(identities) == 7

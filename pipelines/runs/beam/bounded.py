@@ -9,7 +9,12 @@ Steps are few, as each costs a runner some 10 ms. Counts reach the judge through
 If an engine retries a step, the ledger keeps its first record.
 """
 
+import itertools
+import os
+import tempfile
+import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +23,7 @@ from functools import partial
 from typing import Final, Literal
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from dpops.accountant import Accountant
@@ -29,9 +35,8 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, Needed, decode_verdict
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, estimate_rows, pieces_of
-from pipelines.runs.spool import Spool
 from transforms import counters, records, tasks, wire
-from transforms.errors import StepError
+from transforms.errors import StepError, reason_of
 from transforms.releases.base import History
 from transforms.steps.metrics import Phase, count, passed, report_to
 from transforms.steps.observe import ByVehicle, InPanes
@@ -48,6 +53,65 @@ CountedFact = TaggedOutput[Literal["counted"], KeyedFact]
 Beat = TaggedOutput[Literal["beats"], records.KeyedTally]
 Group = tuple[records.PaneShard, Iterable[tuple[int, records.EventBytes]]]
 """Key: (slot's or period's start, vehicle shard), and pane's start or 0. Values: slot's start and packed events."""
+
+_OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()  # this process's spools, by number
+_SPOOL_NUMBERS = itertools.count()
+
+
+class Spool:
+    """Byte strings in one temporary file, for all threads of this process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
+        self._lock = threading.Lock()
+        self._end = 0
+        self._appended: list[bytes] = []  # references
+        self._number = next(_SPOOL_NUMBERS)
+        _OPEN[self._number] = self  # by which unpickled steps of the pipeline find it: see __reduce__
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
+
+    def append(self, data: bytes) -> None:
+        """Appends data for `read_appended`."""
+        self._appended.append(self.put(data))
+
+    def read_appended(self) -> Iterator[bytes]:
+        """Yields all data that `append` was given."""
+        return map(self.get, self._appended)
+
+    def put(self, data: bytes) -> bytes:
+        """Appends data; returns a reference. Raises StepError on a full disk."""
+        with self._lock:
+            try:
+                written = os.pwrite(self._file.fileno(), data, self._end)
+            except OSError as error:
+                raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
+            if written != len(data):
+                where = f"a temporary file in {tempfile.gettempdir()}"
+                raise StepError(f"{where}: no space is left: free some, or set TMPDIR")
+            self._end += written
+            return msgspec.msgpack.encode((self._end - written, written))
+
+    def get(self, put: bytes) -> bytes:
+        """Reads the data of a reference returned by `put`."""
+        start, size = msgspec.msgpack.decode(put, type=tuple[int, int])
+        return os.pread(self._file.fileno(), size, start)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles a spool as its number in this process."""
+        return _find, (self._number,)
+
+
+def _find(number: int) -> Spool:
+    """Finds an open spool of this process, in place of unpickling one."""
+    try:
+        return _OPEN[number]
+    except KeyError:
+        raise RuntimeError("a spool lives and ends with its process") from None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """`hatstream estimate`: the ledger alone gives a day's rows again, by then and by now, and days to come."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,14 @@ import h3
 import numpy as np
 import pytest
 
-from pipelines.account import location
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from tests.pipelines.levels_runs import Run
 from tests.statistical.checks import seeded
 from transforms.recorded.stage_plan import stage_of
 from transforms.releases import base
 from transforms.releases.periods.products import PRODUCTS
 
-Run = Callable[..., tuple[int, str, str]]
 Files = dict[str, bytes]
 
 KNOWN = levels_city.SPEC.replace("2.64", "60").replace("vehicles = 50", "vehicles = 200")
@@ -114,7 +112,7 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     assert {name: more[name] for name in plain} == plain
     (name,) = [name for name in more if name.startswith("released-") and name.endswith("jsonl")]
     rows = [json.loads(line) for line in more[name].splitlines()]
-    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    ledger = city.account(tmp_path).ledger
     entries = ledger.stages("small", rows[0]["spec_id"])
     assert len(entries) == 2
     for place, entry in enumerate(entries, 1):

@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
 import h3
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.inputs import range_of
+from pipelines.errors import UsageError
+from pipelines.inputs import closed_range, range_of, yesterday
 from pipelines.job import Outputs
 from pipelines.option_types import InputFiles
 from pipelines.runs import release as scheduled
@@ -21,6 +23,7 @@ from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
 from transforms.ledger.head import LedgerError
 from transforms.releases.hats.draw import release_shard
+from transforms.time.calendar import Timetable
 
 
 def test_no_second_run_of_any_input_changes_what_was_published_or_spends(town, hatstream, monkeypatch):
@@ -252,3 +255,22 @@ def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap
         release("copy.sqlite", "other", meanwhile)
     assert len(files_in(town / "one")) == 8
     assert files_in(town / "other") == {}
+
+
+# --- a range of time is over before it is released ---
+
+
+KOLKATA = Timetable("Asia/Kolkata", "vehicle-day", 60)
+MIDNIGHT = datetime(2026, 3, 1, 18, 30, tzinfo=UTC)  # in Kolkata, when 1 March ends
+
+
+def test_a_day_can_be_released_as_soon_as_it_is_over():
+    assert closed_range(KOLKATA, "2026-03-01", "2026-03-01", MIDNIGHT).to_s == MIDNIGHT.timestamp()
+    before = datetime(2026, 3, 1, 18, 29, 59, tzinfo=UTC)
+    with pytest.raises(UsageError, match=r"2026-03-02T00:00:00\+05:30, which is still to come"):
+        closed_range(KOLKATA, "2026-03-01", "2026-03-01", before)
+
+
+def test_yesterday_is_a_day_on_the_clock_of_the_zone():
+    assert yesterday(KOLKATA, MIDNIGHT) == closed_range(KOLKATA, "2026-03-01", "2026-03-01", MIDNIGHT)
+    assert yesterday(KOLKATA, MIDNIGHT).periods == ("2026-03-01",)

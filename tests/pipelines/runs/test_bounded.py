@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from pipelines.account import location
 from pipelines.runs.beam import judge
 from pipelines.specification import load
 from tests import city, levels_city
@@ -24,21 +23,15 @@ def on_beam(monkeypatch):
     put_in_the_place_of_flink(monkeypatch)
 
 
-def of(arguments, folder, pattern):
-    arguments = [*arguments]
-    arguments[arguments.index("--input") + 1] = str(folder / pattern)
-    return arguments
-
-
 def audited(folder):
     """Units that differed from what was recorded, and those that were drawn again."""
-    ledger = location.find(str(folder / "ledger.sqlite"), None).ledger
+    ledger = city.account(folder).ledger
     (account,) = ledger.accounts()
     return tuple(ledger.audit(account.name))
 
 
 def digests(folder):
-    spec, ledger = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
+    spec, ledger = load(folder / "spec.toml"), city.account(folder).ledger
     return [entry.unit.digest for entry in ledger.stages(spec.account.name, spec.spec_id)]
 
 
@@ -83,7 +76,7 @@ def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
     monkeypatch.setattr("pipelines.runs.beam.reading.SHARE_BYTES", 500)
     city.write_parquet(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
-    summary = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
+    summary = check_equal(tmp_path, hatstream, city.release(tmp_path, feed="feed-*.parquet"))
     assert (summary["rows"], summary["duplicates"]) == (127, 1)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpops.mechanisms.array_average import ArrayAverage
-from pipelines.account import location
 from pipelines.errors import FAILED
 from pipelines.runs.beam import bounded
 from pipelines.specification import load
@@ -40,7 +39,7 @@ def released(folder, hatstream, *more):
 
 
 def ledger_of(folder):
-    return location.find(str(folder / "ledger.sqlite"), None).ledger
+    return city.account(folder).ledger
 
 
 def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstream):

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import NOWHERE, job_of, ledger_account_of
 from pipelines.outcome import Outcome, count_in
@@ -36,7 +35,7 @@ def tallied(folder, lines, header, shards=1):
     """What vehicles did, by the job's own counting: (vehicle, cell, slot, reports, sum of speeds), sorted."""
     (folder / "spec.toml").write_text(SPEC)
     (folder / "feed.csv").write_text(header + "".join(lines))
-    spec, place = load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None)
+    spec, place = load(folder / "spec.toml"), city.account(folder)
     when = range_of(spec.timetable, DAY, DAY)
     account = ledger_account_of(spec, place, signs=False)
     job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)

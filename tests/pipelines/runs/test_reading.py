@@ -1,5 +1,7 @@
 """An input in pieces, of which several are read at once, in this process and each decoded in one of its own."""
 
+import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.runs.beam import reading
-from pipelines.runs.beam import reading as input_size
+from pipelines.runs.beam.bounded import Spool
 from pipelines.runs.beam.reading import Piece, pieces_of, read_pieces
 from tests import city
 from transforms.errors import StepError
@@ -79,8 +81,8 @@ def check_that_threads_end(before):
 
 
 def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(input_size, "SHARE_BYTES", 10)
-    monkeypatch.setattr(input_size, "SMALL_BYTES", 6)
+    monkeypatch.setattr(reading, "SHARE_BYTES", 10)
+    monkeypatch.setattr(reading, "SMALL_BYTES", 6)
     columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(b"x" * 35)
@@ -132,3 +134,50 @@ def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town)
     line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
     ended = subprocess.run(line, capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines()[-2:] == ["", "s3"]
+
+
+# --- what is grouped: what is appended comes back, and nothing of it is left on disk ---
+
+
+def test_what_is_appended_by_many_threads_comes_back_whole():
+    with Spool() as spool:
+        threads = [
+            threading.Thread(target=lambda k=k: [spool.append(bytes([k, i]) * (i + 1)) for i in range(100)])
+            for k in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written = sorted(bytes([k, i]) * (i + 1) for k in range(4) for i in range(100))
+        assert sorted(spool.read_appended()) == written
+
+
+def test_its_file_has_no_name_that_another_process_could_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Spool() as spool:
+        spool.append(b"secret")
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("room", [0, 3])
+def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_path, monkeypatch, room):
+    def pwrite(_handle, data, _at):
+        if room:
+            return len(data[:room])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("os.pwrite", pwrite)
+    with Spool() as spool, pytest.raises(StepError, match="space") as caught:
+        spool.append(b"secret")
+    assert str(tmp_path) in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_it_cannot_leave_its_process():
+    with Spool() as spool:
+        carried = pickle.dumps(spool)
+    del spool
+    with pytest.raises(RuntimeError, match="process"):
+        pickle.loads(carried)

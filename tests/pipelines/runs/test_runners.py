@@ -11,9 +11,8 @@ from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.beam import bounded, runners
-from pipelines.runs.beam.bounded import Bounded, pane_length
+from pipelines.runs.beam.bounded import Bounded, Spool, pane_length
 from pipelines.runs.beam.runners import ByName
-from pipelines.runs.spool import Spool
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of
@@ -151,7 +150,7 @@ class Translated(ByName):
 def test_a_job_for_a_cluster_is_translated_with_its_options(tmp_path, hatstream, name, spec):
     city.opened(tmp_path, hatstream, spec=spec)
     spec = load(tmp_path / "spec.toml")
-    place = location.find(str(tmp_path / "ledger.sqlite"), None)
+    place = city.account(tmp_path)
     when = range_of(spec.timetable, *ONE_DAY.values())
     secret = location.read_key(place.key)
     job = job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",)))
