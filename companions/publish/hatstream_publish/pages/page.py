@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import jinja2
@@ -20,10 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hatstream.api import AccountReport, Specification, write_whole
+from hatstream.api import write_whole
 from hatstream_publish.pages.pack import WIDE_KMH, packed, shown_numbers
 from hatstream_publish.pages.places import GroundLine, NamedPlaces
 from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, shows_parent, table_of
+
+if TYPE_CHECKING:  # a map needs no account
+    from hatstream.api import AccountReport, Specification
 
 _POLICY, _WORDS = "@policy@", "@words@"
 """Stand in a rendered page for texts that are put in afterwards: the policy has digests of the page's own scripts."""
@@ -205,7 +208,7 @@ def odds(epsilon: float) -> list[Odds]:
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
-def span_odds(account: AccountReport) -> list[dict[str, Any]]:
+def span_odds(account: "AccountReport") -> list[dict[str, Any]]:
     """Bounds the odds of a guess about a vehicle, by span of several days."""
     return [
         {
@@ -224,7 +227,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
 _SPAN_BY_UNIT = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
+def draw_report(report: "AccountReport", rows: Mapping[str, pa.Table], path: Path) -> None:
     """Writes the report of an account and its results, by product. Raises OSError."""
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
@@ -260,7 +263,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
     write_whole(path, render("report.html", **vars(report) | texts))
 
 
-def _region(spec: Specification) -> str:
+def _region(spec: "Specification") -> str:
     """Describes the region and its source."""
     if spec.cells.region is None:
         return "every hexagon with reports"

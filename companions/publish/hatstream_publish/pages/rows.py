@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,9 +17,12 @@ import shapely
 import shapely.geometry
 from numpy.typing import NDArray
 
-from hatstream.api import InputError, Specification, cut_at_antimeridian, result_columns
+from hatstream.api import InputError, cut_at_antimeridian
 from hatstream.api import read_results as read_files
 from hatstream_publish.pages.places import DrawnShape, NamedPlaces, box_of
+
+if TYPE_CHECKING:  # a map of rows alone needs no specification, nor what reads one
+    from hatstream.api import Specification
 
 STATUSES: Mapping[str, str] = {
     "ok": "Known well enough to use, within its interval.",
@@ -62,7 +65,7 @@ def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
     return results[name] if name in results else next(iter(results.values())).slice(0, 0)
 
 
-def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
+def with_trips(rows: pa.Table, spec: "Specification | None") -> pa.Table:
     """Leaves out rows of hours without a trip, if the specification has a timetable."""
     if spec is None or spec.trips is None:
         return rows
@@ -73,7 +76,7 @@ def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
     return rows.filter(pc.is_in(key, pa.array(served, pa.string())))
 
 
-def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
+def with_days(tables: Mapping[str, pa.Table], spec: "Specification | None") -> pa.Table:
     """Returns rows of slots; where a place lacks one, its day's stands in.
 
     Days without any slot keep their rows. The column "product" is DAYS for rows of days.
@@ -97,7 +100,7 @@ def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.
 
 
 def read_rows(
-    pattern: str | Sequence[str | Path | pa.Table], spec: Specification | None = None
+    pattern: str | Sequence[str | Path | pa.Table], spec: "Specification | None" = None
 ) -> tuple[pa.Table, pa.Table | None]:
     """Reads rows to draw; with rows of place-day also those of place-standing. Raises InputError.
 
@@ -197,8 +200,10 @@ class ColumnEntry(NamedTuple):
     unit: str = ""
 
 
-def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
+def columns_of(table: pa.Schema, spec: "Specification") -> list[ColumnEntry]:
     """Describes columns in order. Raises KeyError for unknown ones."""
+    from hatstream.api import result_columns  # and the specification with it
+
     declared = {name: ColumnEntry(name, column.meaning, column.unit) for name, column in result_columns(spec).items()}
     entry_of = declared | {entry.name: entry for entry in _published(declared, max(spec.cells.resolution - 1, 0))}
     return [entry_of[name] for name in table.names]
@@ -231,7 +236,7 @@ def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[Column
     ]
 
 
-def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, facts: Mapping[str, Any]) -> bytes:
+def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: "Specification", facts: Mapping[str, Any]) -> bytes:
     """Writes GeoParquet with meanings of columns. Source: https://geoparquet.org/releases/v1.1.0/.
 
     facts: facts that metadata has under the key "hatstream".
