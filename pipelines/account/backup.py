@@ -135,7 +135,7 @@ def restore(
             finally:
                 book.discard()  # removes the ledger if filling failed, so that it has no entry
         if not has_head:
-            Head(location.head, signature).create(current.header.head)
+            Head(location.head, signature).write(current.header.head)
         if key is None:
             write_key(location.key, backup.header.key)
         book.verify()

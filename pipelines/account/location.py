@@ -152,7 +152,7 @@ def open_account(location: AccountLocation, terms: "AccountTerms") -> str:
                         "it with --key"
                     )
                 key = secrets.token_bytes(KEY_BYTES)
-                Head(location.head, signature_of(Secret(key))).create()
+                Head(location.head, signature_of(Secret(key))).write({})
                 write_key(location.key, key.hex())
         return location.ledger.open_account(account_of(terms, read_key(location.key)))
     except (AccountRefusal, LedgerError):  # leaves no empty ledger behind

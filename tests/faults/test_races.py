@@ -132,7 +132,7 @@ def _advance(path, racer, barrier):
 
 def test_racers_for_one_head_file_lose_nothing_and_never_step_back(tmp_path):
     path = tmp_path / "key.head"
-    Head(path).create()
+    Head(path).write({})
     context = forks()
     barrier = context.Barrier(RACERS)
     racers = [context.Process(target=_advance, args=(path, racer, barrier)) for racer in range(RACERS)]

@@ -49,9 +49,17 @@ class Head:
         """Opens a head file; without signature it verifies nothing."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
-    def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:
-        """Writes an empty head file, or a copy's ledgers; the caller holds the lock."""
-        self._write(ledgers or {})
+    def write(self, ledgers: Mapping[str, RememberedHead]) -> None:
+        """Replaces the head file under the caller's lock, signed if it has the key. Raises LedgerError."""
+        if self._key:
+            signed = msgspec.json.encode(ledgers)
+            data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))
+        elif self.exists() and self.is_signed():
+            raise LedgerError(f"the head file {self._path} is signed: without the account's key it stays as it is")
+        else:
+            data = msgspec.json.encode({ledger: _plain(last) for ledger, last in ledgers.items()})
+        with replacing(self._path) as file:
+            file.write(data)
 
     def exists(self) -> bool:
         """Checks for the file."""
@@ -74,7 +82,7 @@ class Head:
         with locked(self._path.parent):
             ledgers = dict(self.read_all())
             ledgers[genesis] = _plain(ledgers[genesis])  # no longer marked as unsigned
-            self._write(ledgers)
+            self.write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a ledger's newer entry and its account; older entries change nothing."""
@@ -89,7 +97,7 @@ class Head:
             if sequence <= entry["sequence"]:
                 sequence, hash_ = entry["sequence"], entry["hash"]
             ledgers[genesis] = RememberedHead(sequence=sequence, hash=hash_, accounts=accounts)
-            self._write(ledgers)
+            self.write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
         """Reads newest entries by genesis, and whether they're signed. Raises LedgerError."""
@@ -113,18 +121,6 @@ class Head:
                 "Restore it from the backup"
             )
         return ledgers, True
-
-    def _write(self, ledgers: Mapping[str, RememberedHead]) -> None:
-        """Replaces the head file, signed if there is a key. Raises LedgerError."""
-        if self._key:
-            signed = msgspec.json.encode(ledgers)
-            data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))
-        elif self.exists() and self.is_signed():
-            raise LedgerError(f"the head file {self._path} is signed: without the account's key it stays as it is")
-        else:
-            data = msgspec.json.encode({ledger: _plain(last) for ledger, last in ledgers.items()})
-        with replacing(self._path) as file:
-            file.write(data)
 
     def _sign(self, ledgers: bytes) -> str:
         return hmac.digest(self._key or b"", ledgers, "sha256").hex()

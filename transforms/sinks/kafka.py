@@ -6,12 +6,13 @@ Retries send equal keys and bytes: readers or compaction can remove duplicates.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Sent
 
 from transforms.errors import StepError, recorded_but
 from transforms.records import SlotEstimates
-from transforms.sinks.rows import Row, Shape, json_of, rows_of
+from transforms.sinks.rows import Row, Shape, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, starts
 from transforms.sources.topic import Topic
 
@@ -38,7 +39,7 @@ def message_of(row: Row, *, is_live: bool = False) -> Message:
     ending = row.get("product") or ("live" if is_live else "")
     key_fields = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
     release_id = "/".join(key_fields)
-    return Message(release_id.encode(), json_of(row))
+    return Message(release_id.encode(), msgspec.json.encode(row))
 
 
 def check(topic: Topic) -> None:

@@ -186,11 +186,6 @@ def _or_none(values: Float64s) -> list[float | None]:
     return numbers
 
 
-def json_of(row: Mapping[str, Fact]) -> bytes:
-    """Encodes a row as JSON, keys in schema order."""
-    return msgspec.json.encode(row)
-
-
 def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
     sink = io.BytesIO()
     arrays = [_array(columns[field.name], field.type) for field in schema]
@@ -241,7 +236,7 @@ def _cells(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
 
 
 def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
-    return b"".join(json_of(row) + b"\n" for row in rows_in(columns))
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows_in(columns))
 
 
 def _geojson(

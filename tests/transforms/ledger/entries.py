@@ -37,7 +37,7 @@ def day(number: int) -> str:
 
 def opened(url, head, *, limit="3", signature=None):
     """A new ledger with its account and its head file."""
-    Head(head, signature).create()
+    Head(head, signature).write({})
     book = Ledger(url, head, signature)
     book.create()
     book.open_account(replace(ACCOUNT, limit=limit))

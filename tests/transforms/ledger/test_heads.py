@@ -91,7 +91,7 @@ def signed_with_another_key(world):
     before = world.kept()
     record(world.ledger, unit(integer=FIRST))
     world.put_back(before)
-    Head(world.head, THEIRS).create(world.without_signature())
+    Head(world.head, THEIRS).write(world.without_signature())
 
 
 def with_an_empty_ledger(world):
@@ -127,7 +127,7 @@ def forgotten_through_another_ledger(world):
         for ledger, remembered in Head(world.head).read_all().items()
         if "city" not in remembered["accounts"]
     }
-    Head(world.head, OURS).create(others)
+    Head(world.head, OURS).write(others)
 
 
 def trusts_every_signature(patch):
@@ -144,7 +144,7 @@ def takes_an_unsigned_head_of_another_ledger(patch):
 
 def vouches_for_the_whole_file(patch):
     def vouch(head, _):
-        head.create({ledger: {**remembered, "is_unsigned": False} for ledger, remembered in head.read_all().items()})
+        head.write({ledger: {**remembered, "is_unsigned": False} for ledger, remembered in head.read_all().items()})
 
     patch.setattr(Head, "vouch", vouch)
 
@@ -210,7 +210,7 @@ def _killed(*_):
 
 def test_a_head_of_another_account_s_key_is_named_as_one(tmp_path):
     world = World(tmp_path)
-    Head(world.head, THEIRS).create()
+    Head(world.head, THEIRS).write({})
     for attempt in (world.ledger.verify, lambda: record(world.ledger, unit())):
         with pytest.raises(LedgerError, match="not signed with the account's key: it is forged, or another key's"):
             attempt()

@@ -249,7 +249,7 @@ def test_accounts_on_several_ledgers_may_share_a_key(ledger, another_url, tmp_pa
 
 def test_an_account_is_opened_in_one_of_two_ledgers_even_at_the_same_time(tmp_path):
     head = Head(tmp_path / "key.head")
-    head.create()
+    head.write({})
     head.advance("one", 1, "h", "city")
     with pytest.raises(LedgerError, match="another ledger"):
         head.advance("two", 1, "h", "city")
@@ -263,7 +263,7 @@ def test_without_its_head_file_a_ledger_is_not_used(in_file, tmp_path):
 
 
 def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(in_file, tmp_path):
-    Head(tmp_path / "key.head").create()
+    Head(tmp_path / "key.head").write({})
     with pytest.raises(AccountRefusal, match="init"):
         in_file.check_account(ACCOUNT)
     assert in_file.open_account(ACCOUNT) == "unchanged"

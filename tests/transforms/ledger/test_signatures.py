@@ -108,7 +108,7 @@ def test_a_ledger_from_before_signatures_goes_on_and_is_marked_once(place):
 def test_accounts_of_another_key_are_left_to_who_has_it(signed, place):
     url, head = place
     theirs = Signature(b"t" * 32, "ff")
-    Head(head.with_name("their.head"), theirs).create()
+    Head(head.with_name("their.head"), theirs).write({})
     Ledger(url, head.with_name("their.head"), theirs).open_account(replace(ACCOUNT, name="town", key_check="ff"))
     assert signed.verify() == (4, 4, 3)
 
