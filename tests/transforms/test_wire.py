@@ -1,9 +1,12 @@
-"""Packed events are read back as they were, however many there are."""
+"""Packed events are read back as they were; packed keys have the order of two columns."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from transforms import wire
+from transforms import order, wire
+from transforms.order import NARROW, factorize, packed_keys, pairs
 from transforms.records import Observations
 from transforms.wire import DENSE, FAST, MANY, Events, pack_events, split, unpack_events
 
@@ -51,3 +54,28 @@ def test_a_batch_is_cut_by_slot_and_shard_each_in_its_order(shards):
         assert all(np.array_equal(column, whole[chosen]) for column, whole in zip(read, rows, strict=True))
         seen += part.rows
     assert seen == 3_000
+
+
+INT64 = st.integers(-(2**62), 2**62)
+NEAR = st.integers(-5, 5)
+ENTRIES = st.lists(st.tuples(INT64 | NEAR, INT64 | NEAR | st.integers(-NARROW, NARROW)), max_size=30)
+
+
+@given(ENTRIES)
+def test_keys_are_equal_and_in_order_where_the_pairs_of_columns_are(entries):
+    first, second = (np.array([pair[side] for pair in entries], np.int64) for side in range(2))
+    keys = packed_keys(first, second).tolist()
+    assert [a < b for a in keys for b in keys] == [a < b for a in entries for b in entries]
+    assert [a == b for a in keys for b in keys] == [a == b for a in entries for b in entries]
+
+
+@given(ENTRIES.filter(bool), st.booleans())
+def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with_a_sort(entries, in_table):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_MOST_ROOM_PER_ROW", 1000 if in_table else 0)
+        first, second = (factorize(np.array([pair[side] for pair in entries], np.int64)) for side in range(2))
+        placed = pairs(first, second)
+    row, column = np.divmod(placed.values, second.values.size)
+    distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
+    assert distinct == sorted(set(entries))
+    assert [distinct[place] for place in placed.code.tolist()] == entries

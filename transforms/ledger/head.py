@@ -50,7 +50,7 @@ class Head:
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def write(self, ledgers: Mapping[str, RememberedHead]) -> None:
-        """Replaces the head file under the caller's lock, signed if it has the key. Raises LedgerError."""
+        """Replaces the file under the caller's lock, signed if possible. Raises LedgerError."""
         if self._key:
             signed = msgspec.json.encode(ledgers)
             data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))

@@ -1,9 +1,11 @@
-"""A ledger that is only looked at, and what is no ledger at all."""
+"""A ledger that is only looked at, what is no ledger at all, and how a file keeps a commit."""
+
+from contextlib import closing
 
 import pytest
 
 from tests.transforms.ledger.entries import ACCOUNT, files_of, look_at, record, tamper, unit
-from transforms.ledger.databases import database_of
+from transforms.ledger.databases import SqliteFile, database_of
 from transforms.ledger.head import LedgerError
 from transforms.ledger.ledger import Ledger
 
@@ -89,3 +91,11 @@ def test_a_damaged_entry_is_told_without_its_content(ledger, body):
         record(ledger, unit())
     assert database_of(ledger.url).shown in str(caught.value)
     assert body not in str(caught.value)
+
+
+def test_a_commit_to_a_file_waits_for_the_disk(tmp_path):
+    """Tests that record much do not: tests/kit/quick.py."""
+    with closing(SqliteFile(tmp_path / "ledger.sqlite")._connect()) as connection:
+        (level,) = connection.execute("PRAGMA synchronous").fetchone()
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    assert (level, journal) == (2, "wal")

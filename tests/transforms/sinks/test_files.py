@@ -4,9 +4,15 @@ import csv
 import io
 import json
 import math
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import pairwise
 
 import fastavro
+import h3
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -14,11 +20,15 @@ from hypothesis import strategies as st
 
 from dpops import statistics
 from dpops.estimate import Estimates
+from dpops.mechanisms import registered
 from dpops.statistics import SHARE, Output, Statistic, moments
+from dpops.types import CountsKnown, Grid
+from tests import city
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
-from transforms.sinks.published import READERS, SCHEMA
-from transforms.sinks.rows import FORMATS, publish_slot, rounded, rows_of, schema_of
+from transforms.releases.hats.release import counts_of
+from transforms.sinks.published import READERS, SCHEMA, published_slots
+from transforms.sinks.rows import FORMATS, PLAIN, Shape, publish_slot, rounded, rows_of, schema_of
 
 
 def test_a_row_has_the_promised_columns_and_nothing_else():
@@ -51,11 +61,6 @@ def test_every_format_is_read_back_as_it_was_written(tmp_path, integers):
     slot = slot_of(unit(*integers))
     for path in publish_slot(slot, tmp_path, tuple(FORMATS)):
         assert READERS[path.suffix[1:]](path).select(SCHEMA.names).to_pylist() == rows_of(slot), path
-
-
-def test_the_same_slot_twice_is_the_same_bytes(tmp_path):
-    first = [path.read_bytes() for path in publish_slot(slot_of(unit(5)), tmp_path, tuple(FORMATS))]
-    assert [path.read_bytes() for path in publish_slot(slot_of(unit(5)), tmp_path, tuple(FORMATS))] == first
 
 
 def test_names_are_fixed_by_specification_slot_and_format(tmp_path):
@@ -142,3 +147,83 @@ def test_numbers_are_rounded_as_python_rounds_each(values):
     expected = [None if value is None else round(value, 6) for value in values]
     given = np.array(values, np.float64)  # nan for None
     assert [repr(value) for value in rounded(given)] == [repr(value) for value in expected]
+
+
+SLOT = slot_of(unit(5_000_000, None))
+ALL = Shape(zone="America/Chicago", counts=True, by_date=True)
+START = datetime(2026, 5, 1, 15, tzinfo=UTC)
+
+
+def test_what_is_asked_for_stands_behind_what_every_row_has(tmp_path):
+    (plain,) = publish_slot(SLOT, tmp_path, ("parquet",))
+    (shaped,) = publish_slot(SLOT, tmp_path, ("parquet",), ALL)
+    more = ["slot_start_at", "slot_end_at", "vehicles", "reports"]
+    assert pq.ParquetFile(shaped).schema_arrow.names == [*SCHEMA.names, *more]
+    assert pq.ParquetFile(shaped).read(SCHEMA.names) == pq.ParquetFile(plain).read()
+
+
+def test_instants_have_the_zone_of_the_account_in_parquet_and_are_instants_in_avro(tmp_path):
+    parquet, avro = publish_slot(SLOT, tmp_path, ("parquet", "avro"), Shape(zone="America/Chicago"))
+    table = pq.read_table(parquet)
+    assert table.schema.field("slot_start_at").type == pa.timestamp("us", "America/Chicago")
+    assert table["slot_start_at"][0].as_py() == START
+    assert next(iter(fastavro.reader(io.BytesIO(avro.read_bytes()))))["slot_start_at"] == START
+
+
+def test_counts_are_those_of_the_plan_and_empty_without_one():
+    with_data, without = rows_of(SLOT, Shape(counts=True))
+    assert (with_data["vehicles"], with_data["reports"]) == (3, 7)
+    assert (without["vehicles"], without["reports"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", [name for name in registered() if name != "auto"])
+def test_every_mechanism_of_public_counts_tells_them_in_its_plan(name):
+    counts, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
+    plan = registered()[name]().plan(counts, grid, Fraction(1))
+    assert counts_of([plan.public()]) == ([3], [9])
+
+
+def test_a_folder_by_date_is_one_dataset_that_is_read_with_its_dates(tmp_path):
+    other = slot_of(unit(7))
+    other = other._replace(slot_start="2026-05-02T10:00:00-05:00", slot_end="2026-05-02T11:00:00-05:00")
+    for slot in (SLOT, other):
+        publish_slot(slot, tmp_path, ("parquet",), ALL)
+    table = pyarrow.dataset.dataset(tmp_path, partitioning="hive").to_table()
+    assert sorted(set(table["date"].to_pylist())) == ["2026-05-01", "2026-05-02"]
+    assert table.num_rows == 3
+    assert len(published_slots(tmp_path, SLOT.spec_id)) == 2
+
+
+@pytest.mark.parametrize("shape", [PLAIN, ALL], ids=["plain", "all"])
+def test_all_formats_take_every_shape_and_give_the_same_bytes_twice(shape, tmp_path):
+    first = [path.read_bytes() for path in publish_slot(SLOT, tmp_path, tuple(FORMATS), shape)]
+    assert [path.read_bytes() for path in publish_slot(SLOT, tmp_path, tuple(FORMATS), shape)] == first
+    assert len(rows_of(SLOT, shape)[0]) == len(schema_of(("mean",), shape))
+
+
+DISTRIBUTION = city.SPEC.replace(
+    'name = "mean"\nmechanism = "array-average"', 'name = "distribution"\nmechanism = "tree"\nbins = 13'
+)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("spec", [DISTRIBUTION, city.SPEC], ids=["distribution", "mean"])
+def test_every_row_is_a_feature_with_its_hexagon_and_all_its_columns(tmp_path, hatstream, spec):
+    city.opened(tmp_path, hatstream, spec=spec)
+    command = [part.replace("parquet,avro,csv,jsonl", "jsonl,geojson") for part in city.release(tmp_path)]
+    assert hatstream(*command)[0] == 0
+    files = sorted((tmp_path / "out").glob("*.geojson"))
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        features = json.loads(path.read_bytes())["features"]
+        rows = [json.loads(line) for line in path.with_suffix(".jsonl").read_text().splitlines()]
+        assert [feature["properties"] for feature in features] == rows
+        for feature in features:
+            (ring,) = feature["geometry"]["coordinates"]
+            lon, lat = (sum(axis) / 6 for axis in zip(*ring[:-1], strict=True))
+            assert h3.latlng_to_cell(lat, lon, 7) == feature["properties"]["cell"]
+            turns = sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring))
+            assert turns > 0  # counter-clockwise
+    assert any(json.loads(data)["features"] for data in before)
+    assert hatstream(*command)[0] == 0
+    assert [path.read_bytes() for path in files] == before
