@@ -29,9 +29,8 @@ from hatstream_lab.servers.flink import SHORT_LIVED, JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.specification import load
-from tests.stream.cluster import slots_in_use, wait_for
+from tests.stream.cluster import Standalone, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK
-from tests.stream.standalone import Standalone
 
 DAY = "2026-05-13"
 SETTINGS = QUICK | {"taskmanager.numberOfTaskSlots": "1", "taskmanager.memory.managed.size": "256m"}

@@ -26,7 +26,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.dpops.reference import value_of
-from tests.stream.clock import Beats, Fed
+from tests.stream.by_hand import Beats, Fed
 from transforms.ledger.chain import ENTRY
 from transforms.observe.vehicle_ids import Secret, vehicle_hashes
 from transforms.recorded.units import Stored

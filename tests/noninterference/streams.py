@@ -32,8 +32,7 @@ from tests.city import DAYS
 from tests.noninterference import feeds
 from tests.noninterference.roads import ByKey, Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
-from tests.stream.by_hand import ByHand
-from tests.stream.clock import Beats, Fed
+from tests.stream.by_hand import Beats, ByHand, Fed
 from transforms.sources import kafka, kafka_partition, unbounded
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic

@@ -15,8 +15,7 @@ from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.stream.stream import Stream
 from pipelines.specification import load
 from tests import city
-from tests.stream.by_hand import STEPS, Counters
-from tests.stream.clock import Beats, Fed, batch
+from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch
 from transforms import counters
 
 HOUR_S = 3600

@@ -10,12 +10,18 @@ import pytest
 
 from hatstream_lab.servers.flink import JAVA, job_server_jar
 from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
-from tests.stream.cluster import has_gone_on, slots_in_use, wait_for
+from tests.stream.cluster import (
+    ONLY_HERE,
+    Standalone,
+    flink_alone,
+    has_gone_on,
+    listeners,
+    offspring,
+    slots_in_use,
+    wait_for,
+)
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
-from tests.stream.listening import LOOPBACK as ONLY_HERE
-from tests.stream.listening import listeners, offspring
 from tests.stream.minutes import SLOTS, Running, Town, refused
-from tests.stream.standalone import Standalone, flink_alone
 
 DEPLOY = CONFIGURATION.parent
 READY_S = 300

@@ -5,12 +5,24 @@ import time
 
 import pytest
 
-from tests.stream.cluster import JobServer, checkpoint_bytes, has_gone_on, has_restarted, savepoint, wait_for
-from tests.stream.conftest import CONFIGURATION, QUICK, fetched
-from tests.stream.feed import YEAR_9999_MS
-from tests.stream.hours import DAYS, HOUR_MS, START_MS, Fleet, position, running
-from tests.stream.standalone import Standalone
+from hatstream_lab.servers.flink import WorkerPool
+from tests.stream.cluster import (
+    LOOPBACK,
+    JobServer,
+    Standalone,
+    checkpoint_bytes,
+    has_gone_on,
+    has_restarted,
+    listeners,
+    offspring,
+    savepoint,
+    wait_for,
+)
+from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
+from tests.stream.feed import DAYS, HOUR_MS, START_MS, YEAR_9999_MS, Fleet, position, running
+from tests.stream.minutes import Forgetful, Town, submitted
 from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
+from transforms.failpoints import FILE_VARIABLE
 from transforms.sources.unbounded import ReadGrowing
 from transforms.time.watermark import Watermark
 
@@ -116,3 +128,29 @@ def test_the_checkpoints_of_a_source_that_polls_on_stay_level(kafka, flink, pool
         before = wait_for(lambda: checkpoint_bytes(flink, job), 10)
         time.sleep(15)
         assert checkpoint_bytes(flink, job) < before + 20_000
+
+
+@pytest.mark.slow
+def test_every_server_and_every_port_of_a_running_job_listens_on_the_loopback_address(kafka, flink, pool, tmp_path):
+    """15 s."""
+    fleet = Fleet(kafka, "loopback")
+    fleet.drive(range(2))
+    with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool):
+        wait_for(lambda: len(totals(tmp_path)) == 2, 60)
+        addresses = listeners(offspring(os.getpid()))
+    assert len(addresses) >= 10
+    assert {address for address, _ in addresses} <= LOOPBACK
+
+
+def test_a_fault_after_a_commit_shows_two_values_where_the_first_writer_does_not_win(
+    tmp_path, kafka, flink, monkeypatch
+):
+    """30 s: the worker fails once, behind the first commit, and its slot is drawn again."""
+    armed, attempts = tmp_path / "armed", tmp_path / "attempts.sqlite"
+    monkeypatch.setenv(FILE_VARIABLE, str(armed))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # workers find the double of the ledger in `tests`
+    town = Town(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}", kafka)
+    armed.write_text("after-commit raise")
+    with WorkerPool(tmp_path / "pool") as pool, submitted(town, flink, pool, forgetful=attempts):
+        wait_for(lambda: not armed.exists(), 90)
+        wait_for(lambda: max(map(len, Forgetful(attempts).values().values())) == 2, 60)

@@ -22,8 +22,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
-from tests.stream.by_hand import STEPS, Counters
-from tests.stream.clock import Beats, Fed, batch
+from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import bare_stage

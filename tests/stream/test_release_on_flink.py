@@ -1,19 +1,25 @@
-"""`hatstream release --runner flink`: on a cluster of its own processes, what the job of this machine releases."""
+"""Releases of closed ranges on Flink, as the job of this machine has them: by the command, and by the library."""
 
+import json
 import shutil
+import subprocess
+import sys
 import threading
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
+import hatstream as library
 from benchmarks.throughput import SPEC, Case, generate
 from hatstream_lab.servers.flink import JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city
+from tests.hatstream.pipelines import are_delays, ten_lines
 from tests.pipelines.commands.releases import files_in, said_again, summary_of
-from tests.stream.cluster import slots_in_use, wait_for
+from tests.stream.cluster import Standalone, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
-from tests.stream.standalone import Standalone
 from transforms.failpoints import FILE_VARIABLE
 
 EVENTS = 16_000_000
@@ -132,3 +138,41 @@ def alone(folder, hatstream):
 def digests(folder, ledger):
     units = location.find(str(folder / ledger), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
     return {unit.key: unit.digest for unit in units}
+
+
+def reports():
+    lines = [line.split(",") for line in city.rows(city.DAYS[:1])]
+    return [{"bus": b, "ts": t, "lat": float(y), "lon": float(x), "v": float(v)} for b, t, y, x, v in lines]
+
+
+def options_of(flink, pool):
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={flink.address}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={pool.address}",
+        "--parallelism=1",
+        "--sdk_worker_parallelism=1",
+    ]
+
+
+def test_the_ten_lines_of_the_readme_run_on_flink(flink, pool, tmp_path):
+    (tmp_path / "first.py").write_text(ten_lines().replace('"delays"', repr(str(tmp_path / "delays"))))
+    subprocess.run([sys.executable, "first.py", *options_of(flink, pool)], cwd=tmp_path, check=True)
+    assert are_delays(tmp_path)
+
+
+def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
+    city.opened(tmp_path, hatstream)
+    with beam.Pipeline(options=PipelineOptions(options_of(flink, pool))) as p:
+        made = library.Release(tmp_path / "spec.toml", *2 * city.DAYS[:1], ledger=str(tmp_path / "ledger.sqlite"))
+        rows = p | beam.Create(reports()) | made | "as text" >> beam.Map(json.dumps)
+        _ = rows | "write" >> beam.io.WriteToText(str(tmp_path / "rows"), ".jsonl", shard_name_template="")
+    released = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    code, out, err = hatstream(*city.release(tmp_path, "--json", end=city.DAYS[0]))
+    assert (code, err) == (0, "")
+    assert json.loads(out)["slots_new"] == 0
+    lines = [line for path in sorted((tmp_path / "out").glob("*.jsonl")) for line in path.read_text().splitlines()]
+    order = lambda row: (row["slot_start"], row["cell"])  # noqa: E731
+    assert sorted(released, key=order) == sorted(map(json.loads, lines), key=order)
+    assert len(released) == 9

@@ -8,10 +8,18 @@ import pytest
 
 from hatstream_lab.servers.flink import WorkerPool
 from pipelines.specification import load
-from tests.stream.cluster import JobServer, checkpoint, has_gone_on, has_restarted, savepoint, slots_in_use, wait_for
+from tests.stream.cluster import (
+    JobServer,
+    Standalone,
+    checkpoint,
+    has_gone_on,
+    has_restarted,
+    savepoint,
+    slots_in_use,
+    wait_for,
+)
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
-from tests.stream.standalone import Standalone
 from transforms.failpoints import FILE_VARIABLE
 
 pytestmark = pytest.mark.slow
