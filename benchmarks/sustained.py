@@ -36,8 +36,8 @@ from rich.table import Table
 
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
-from benchmarks.pictures import save
 from hatstream_lab.demo.stream_demo import DELAY_S, PARTITIONS, SETTINGS, TOPIC, ZONE, replay, write_specification
+from hatstream_lab.evaluation.experiment import save_picture
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from hatstream_lab.servers.flink import local_servers
 from hatstream_lab.servers.kafka import Kafka
@@ -300,7 +300,7 @@ def sustained(
     CONSOLE.print(lags(by_slot, calm_s), rates(sent, start_s, calm_s, burst), memory.table(start_s + WARM_UP_S, calm_s))
     CONSOLE.print(memory.by_slot(sorted(by_slot), slot_s))
     picture = draw(start_s, slot_s, by_slot, sent, memory)
-    save(picture, FOLDER, "sustained")
+    save_picture(picture, FOLDER / "sustained.png")
     agree = sum(apart.get(key) == digest for key, digest in streamed.items())
     for key in apart.keys() - {key for key, digest in streamed.items() if apart.get(key) == digest}:
         CONSOLE.print(

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from benchmarks.pictures import save
 from dpops.forecast import Prior
 from dpops.means.arrays import array_means, lay_out_together, length_of
 from dpops.means.forecasts import expected_quantiles
@@ -27,6 +26,7 @@ from dpops.mechanisms.quantiles import FixedQuantile
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
+from hatstream_lab.evaluation.experiment import save_picture
 from hatstream_lab.evaluation.papers import geometric, itms_counts
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -324,7 +324,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 def main() -> None:
     for name, draw in PICTURES.items():
         with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
-            path = save(draw(), FOLDER, name)
+            path = save_picture(draw(), FOLDER / f"{name}.png")
         print(f"{path}: {math.ceil(path.stat().st_size / 1000)} kB")
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.cli import main
-from tests.browser import Page, browser
+from tests.servers import Page, browser
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "map-and-report.png"
 PLACE, DAYS = "--spec town.toml --ledger town.sqlite", "--from 2026-05-13 --to 2026-05-14"

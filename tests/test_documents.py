@@ -1,13 +1,18 @@
-"""What the documents name is there: every file that they link to, and every path of a file or folder in their text."""
+"""The documents name what is there, their site has a place for each, and each claim of the guarantee has its tests."""
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
 
 import click
 import pytest
+import yaml
 
+from benchmarks import assurance
 from pipelines.cli import COMMANDS, hatstream
 from pipelines.companions import COMPANION_COMMANDS
 from transforms.sinks.published import COLUMNS
@@ -113,3 +118,61 @@ def test_the_changelog_is_short_and_of_this_version():
     assert len(lines) <= 150
     assert any(line.startswith(f"## {version} ") for line in lines)
     assert f"version {version.rpartition('.')[0]}," in (ROOT / "SECURITY.md").read_text()
+
+
+FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["']?https?://""")
+
+
+def pages_in(nav):
+    for entry in nav:
+        if isinstance(entry, dict):
+            (inner,) = entry.values()
+            yield from [inner] if isinstance(inner, str) else pages_in(inner)
+        else:
+            yield entry
+
+
+def test_the_navigation_holds_every_page():
+    pages = set(pages_in(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    folders = tuple(page for page in pages if page.endswith("/"))
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for top in ("docs", "deploy", "examples")
+        for path in (ROOT / top).rglob("*.md")
+    }
+    assert {page for page in there - pages if not page.startswith(folders)} == set()
+    assert all((ROOT / page).is_file() for page in pages - set(folders))
+
+
+def test_every_decision_is_listed():
+    listed = (ROOT / "docs" / "adr" / "README.md").read_text()
+    assert all(f"({path.name})" in listed for path in (ROOT / "docs" / "adr").glob("0*.md"))
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_asks_no_other_server(tmp_path):
+    command = [sys.executable, ROOT / "docs" / "make_site.py", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = {path: path.read_text() for path in tmp_path.rglob("*.html")}
+    assert {"index.html", "tutorial.html", "release.html", "SECURITY.html"} <= {path.name for path in pages}
+    assert not any(FETCHED.search(text) for text in pages.values())
+
+
+def test_every_leak_that_is_listed_was_found() -> None:
+    results = json.loads(assurance.RESULTS.read_text())
+    assert len(results["mutants"]) >= 25
+    assert [mutant["name"] for mutant in results["mutants"] if not mutant["found"]] == []
+
+
+def test_every_sentence_of_the_guarantee_has_a_test_that_is_there() -> None:
+    claims = assurance.CLAIMS.read_text().splitlines()[2:]
+    named = {claim: assurance.tests_of(claim) for claim in claims}
+    assert len(claims) > 20
+    assert [claim for claim, tests in named.items() if not tests] == []
+    assert {test for tests in named.values() for test in tests if not (ROOT / test).exists()} == set()
+
+
+def test_the_page_is_made_of_results_and_claims() -> None:
+    made = assurance.page(json.loads(assurance.RESULTS.read_text()), assurance.CLAIMS.read_text())
+    assert made == assurance.PAGE.read_text()

@@ -1,11 +1,15 @@
-"""A server of files that answers ranges, as web servers and object stores do; it counts what it sends."""
+"""Servers in this process: one of files, and an S3."""
 
 import re
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 
 class Ranges(SimpleHTTPRequestHandler):
@@ -49,3 +53,23 @@ def served(folder):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def object_store(bucket: str) -> Iterator[Any]:
+    """A client of a store with an empty bucket; the environment names the store until the end."""
+    import boto3  # which take longer to import than most tests do
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        client = boto3.client("s3")
+        client.create_bucket(Bucket=bucket)
+        yield client
+    server.stop()

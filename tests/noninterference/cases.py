@@ -9,7 +9,6 @@ from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
-from tests.noninterference.published import portal, site
 from tests.noninterference.roads import (
     ByKey,
     Job,
@@ -18,7 +17,9 @@ from tests.noninterference.roads import (
     cluster,
     everything,
     parts,
+    portal,
     reports,
+    site,
 )
 from tests.noninterference.streams import Stream, UnboundedByKey, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences

@@ -1,12 +1,22 @@
-"""One vehicle more, or at other speeds: on every road nothing public differs, and every vector keeps to its claim."""
+"""One vehicle more, or at other speeds: on every road nothing public differs, and every vector keeps to its claim.
 
+The roads are of all that a specification may ask for: each layout, accounting, product and format is in the table.
+"""
+
+import re
 from datetime import date
+from typing import get_args
 
 import pytest
 
+from dpops.claims import Accounting
 from tests.noninterference import cases
-from tests.noninterference.cases import CASES, SLOW
+from tests.noninterference.cases import CASES, PAST, SLOW
+from tests.noninterference.roads import EVERY_FORMAT
 from tests.noninterference.world import apart, watched
+from transforms.layouts import FIXED, MAPPED
+from transforms.releases.periods.products import PRODUCTS
+from transforms.sinks.rows import FORMATS
 
 ALWAYS = {"all-that-is-made-of-a-release", "release-public-counts", "strange-rows", "one-vehicle-alone"}
 """In each quick run, with one in PART of the others: which ones follows from the date. The slow form runs all."""
@@ -59,3 +69,24 @@ def test_worlds_that_differ_in_what_is_public_are_told_apart() -> None:
     case = cases.at_other_speeds(cases.OPEN, cases.Job())
     other = cases.with_and_without(cases.OPEN, cases.bus(), cases.Job()).world.other
     assert cases.differences(cases.World(cases.OPEN, case.world.feed, other), case.history)
+
+
+DEFAULTS = {"accounting": "zcdp"}
+KINDS = {"layout": {*FIXED, *MAPPED}, "accounting": {*get_args(Accounting)}, "product": {*PRODUCTS}}
+
+
+def in_table(key: str) -> set[str]:
+    """Values of a key in the specifications of all cases."""
+    specs = {case().world.spec for case in (*CASES.values(), *PAST.values(), *SLOW.values())}
+    return {name for spec in specs for name in re.findall(rf'^{key} = "([\w-]+)"', spec, re.MULTILINE)} | {
+        DEFAULTS[key] for key in {key} & {*DEFAULTS}
+    }
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_every_kind_that_exists_is_in_the_table(key: str) -> None:
+    assert KINDS[key] - in_table(key) == set(), "add a case to tests/noninterference/cases.py"
+
+
+def test_every_format_of_files_is_in_the_table() -> None:
+    assert {*FORMATS} - {*EVERY_FORMAT} == set()

@@ -18,8 +18,17 @@ from numpy.typing import NDArray
 
 from dpops.noise import Noise, words
 from dpops.types import Int64s
-from tests.statistical.checks import Cells, independent, laplace_below, laplace_cells, laplace_fit, laplace_mass, seeded
-from tests.statistical.gaussian_law import gaussian_fit, rounded_below
+from tests.statistical.checks import (
+    Cells,
+    gaussian_fit,
+    independent,
+    laplace_below,
+    laplace_cells,
+    laplace_fit,
+    laplace_mass,
+    rounded_below,
+    seeded,
+)
 
 ALARM = 1e-8
 DRAWS = 120_000

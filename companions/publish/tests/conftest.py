@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.browser import browser
 from tests.pipelines.conftest import town as town
+from tests.servers import browser
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, drawn_map, known_of, row, write
+from tests.servers import asked
 
 HOURS = (6, 7)
 HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "00", "00")

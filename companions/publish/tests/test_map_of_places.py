@@ -8,8 +8,8 @@ import pytest
 
 from hatstream_publish.pages.places import read_ground, read_places
 from pipelines.errors import InputError
-from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row
+from tests.servers import asked
 from transforms.sinks.published import OPTIONAL, SCHEMA
 
 DAYS = (13, 14)

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests import city
-from tests.browser import asked
 from tests.kit.results import CELLS, drawn_map, row, write
+from tests.servers import asked
 
 MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit.object_store import object_store
+from tests.kit.static_server import object_store
 from tests.servers import unavailable
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "site"

@@ -10,8 +10,8 @@ from hatstream_publish.pages.page import words
 from hatstream_publish.pages.rows import ADVICE, STATUSES
 from pipelines.specification import load
 from tests import levels_city
-from tests.browser import asked
 from tests.kit.results import CELLS, row, write
+from tests.servers import asked
 
 TEMPLATES = Path(__file__).parents[1] / "hatstream_publish" / "pages" / "templates"
 CALLED = re.compile(r"""\bt\((?:[^()"']*\? )?("[^"]+"|'[^']+')(?: : ("[^"]+"))?""")

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.kit.object_store import object_store
+from tests.kit.static_server import object_store
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.errors import StepError

@@ -159,7 +159,6 @@ class Table:
         x, series: labels. figure: above them. axes: texts of both axes. rings: a figure whose values are open rings.
         """
         from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
-        from PIL import Image
 
         canvas = Canvas(figsize=(8.4, 4.8), layout="constrained")
         canvas.suptitle(title, fontsize=9)
@@ -179,12 +178,7 @@ class Table:
         panel.grid(visible=True, which="major", alpha=0.25)
         if x_labels:
             panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = BytesIO()
-        canvas.savefig(drawn, format="png", dpi=96)
-        # 64 colours are enough for lines, in smaller files.
-        Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
-        return path
+        return save_picture(canvas, path)
 
     def _series(self, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yields rows by the values of labels, which also name them."""
@@ -192,6 +186,17 @@ class Table:
         for key in keys:
             name = ", ".join(str(value) for value in key if value not in (None, ""))
             yield name, [row for row in self.rows if tuple(row.get(name) for name in labels) == key]
+
+
+def save_picture(canvas: Any, path: Path) -> Path:
+    """Writes a figure of matplotlib as PNG: 64 colours are enough for lines, in smaller files."""
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = BytesIO()
+    canvas.savefig(drawn, format="png", dpi=96)
+    Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
+    return path
 
 
 def short(number: Any) -> str:
