@@ -189,7 +189,7 @@ class Table:
 
 
 def save_picture(canvas: Any, path: Path) -> Path:
-    """Writes a figure of matplotlib as PNG: 64 colours are enough for lines, in smaller files."""
+    """Writes a figure of matplotlib as PNG of 64 colours, enough for lines."""
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)

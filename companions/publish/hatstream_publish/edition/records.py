@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from hatstream_publish.edition.edition import Edition
-from hatstream_publish.pages.rows import STATUSES, ColumnEntry
+from hatstream_publish.edition.tables import ColumnEntry
+from hatstream_publish.pages.rows import STATUSES
 
 _NAME_BY_TYPE = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"

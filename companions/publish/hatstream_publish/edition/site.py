@@ -15,22 +15,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hatstream.api import AccountReport, InputError, Specification
-from hatstream_publish.edition.edition import (
+from hatstream_publish.edition.edition import DatasetInfo, Edition
+from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
+from hatstream_publish.edition.results import ResultFiles, Stamp
+from hatstream_publish.edition.tables import (
     DAYS,
     LATEST_VALUES,
     OPENAPI,
-    DatasetInfo,
-    Edition,
+    ColumnEntry,
     NewestSlot,
     PublishedDay,
+    columns_of,
     day_files,
     days_json,
     newest_slot,
     openapi,
+    parquet_bytes,
     slot_geojson,
 )
-from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
-from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, shown, text_of
@@ -40,10 +42,7 @@ from hatstream_publish.pages.rows import (
     CITY,
     HATS,
     USABLE,
-    ColumnEntry,
-    columns_of,
     csv_bytes,
-    parquet_bytes,
     published,
     table_of,
     with_days,

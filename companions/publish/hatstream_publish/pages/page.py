@@ -1,5 +1,7 @@
 """Renders self-contained HTML files: the map and the report."""
 
+from __future__ import annotations
+
 import base64
 import csv
 import hashlib
@@ -208,7 +210,7 @@ def odds(epsilon: float) -> list[Odds]:
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
-def span_odds(account: "AccountReport") -> list[dict[str, Any]]:
+def span_odds(account: AccountReport) -> list[dict[str, Any]]:
     """Bounds the odds of a guess about a vehicle, by span of several days."""
     return [
         {
@@ -227,7 +229,7 @@ def span_odds(account: "AccountReport") -> list[dict[str, Any]]:
 _SPAN_BY_UNIT = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def draw_report(report: "AccountReport", rows: Mapping[str, pa.Table], path: Path) -> None:
+def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
     """Writes the report of an account and its results, by product. Raises OSError."""
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
@@ -263,7 +265,7 @@ def draw_report(report: "AccountReport", rows: Mapping[str, pa.Table], path: Pat
     write_whole(path, render("report.html", **vars(report) | texts))
 
 
-def _region(spec: "Specification") -> str:
+def _region(spec: Specification) -> str:
     """Describes the region and its source."""
     if spec.cells.region is None:
         return "every hexagon with reports"

@@ -1,0 +1,210 @@
+"""Writes published tables as GeoParquet, and programs' files of days and slots."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import shapely
+import shapely.geometry
+
+from hatstream.api import Specification, cut_at_antimeridian, result_columns
+from hatstream_publish.edition.edition import Edition
+from hatstream_publish.pages.places import DrawnShape, NamedPlaces, box_of
+from hatstream_publish.pages.rows import CITY, LIVE_MECHANISM, STATUSES, of_each, published
+
+
+class ColumnEntry(NamedTuple):
+    """Column of the data dictionary; unit may be empty."""
+
+    name: str
+    meaning: str
+    unit: str = ""
+
+
+def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
+    """Describes columns in order. Raises KeyError for unknown ones."""
+    declared = {name: ColumnEntry(name, column.meaning, column.unit) for name, column in result_columns(spec).items()}
+    entry_of = declared | {entry.name: entry for entry in _published(declared, max(spec.cells.resolution - 1, 0))}
+    return [entry_of[name] for name in table.names]
+
+
+def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
+    """Describes columns that only published tables have, or that mean more in them.
+
+    declared: columns of result files. coarser: resolution of areas.
+    """
+    listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
+    bounds = [(f"own_{name}", declared[name].meaning) for name in ("lower95", "upper95")]
+    about_own = [declared[name] for name in ("noise_std", "bias_bound")]
+    name = "What people call the place: its busiest stop, from the timetable; no part of what is measured"
+    value_of = "What the value is of: place; area (the coarser hexagon around it, in the column area), where all "
+    value_of += "places of it that are not known by themselves have the same value"
+    own_value = "What is estimated of the place and slot by itself, however little is known"
+    return [
+        ColumnEntry("name", name),
+        ColumnEntry("value_of", value_of),
+        ColumnEntry("area", f"The coarser H3 hexagon, of resolution {coarser}, where the value is of the area"),
+        ColumnEntry("status", f"{declared['status'].meaning}. {listed}"),
+        ColumnEntry("own_value", own_value, "column unit"),
+        *(ColumnEntry(end, f"Of own_value: {text[:1].lower()}{text[1:]}", "column unit") for end, text in bounds),
+        # In published tables these are about the place's value, even where `value` is the area's.
+        *(entry._replace(meaning=re.sub(r"\bvalue\b", "own_value", entry.meaning)) for entry in about_own),
+        ColumnEntry("slot_start_at", "Instant at which the slot begins"),
+        ColumnEntry("slot_end_at", "Instant at which the slot ends"),
+        ColumnEntry("geometry", "Outline of the place, longitude and latitude (OGC:CRS84)", "degrees"),
+    ]
+
+
+def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, facts: Mapping[str, Any]) -> bytes:
+    """Writes GeoParquet with meanings of columns. Source: https://geoparquet.org/releases/v1.1.0/.
+
+    facts: facts that metadata has under the key "hatstream".
+    """
+    shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if cell != CITY}
+    for name in ("slot_start", "slot_end"):
+        instants = of_each(table[name], datetime.fromisoformat).cast(pa.timestamp("us", spec.timetable.zone))
+        table = table.append_column(f"{name}_at", instants)
+    outlines = of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
+    table = table.append_column("geometry", outlines)
+    described = zip(table.schema, columns_of(table.schema, spec), strict=True)
+    fields = [
+        field.with_metadata({"description": column.meaning, **({"unit": column.unit} if column.unit else {})})
+        for field, column in described
+    ]
+    documents = {"geo": _geo(shapes), "hatstream": facts}
+    metadata = {key: msgspec.json.encode(value) for key, value in documents.items()}
+    sink = io.BytesIO()
+    pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
+    """Describes the column of outlines as GeoParquet's metadata."""
+    drawn = [shape for shape in shapes.values() if shape]
+    kinds = sorted({str(cut_at_antimeridian(shape.geometry)["type"]) for shape in drawn})
+    column = {"encoding": "WKB", "geometry_types": kinds, "bbox": list(box_of(drawn))}
+    return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
+
+
+def _wkb(shape: DrawnShape | None) -> bytes | None:
+    """Writes a shape as ISO WKB, little-endian, without heights. Source: OGC 06-103r4, section 8."""
+    if shape is None:
+        return None
+    flat = shapely.force_2d(shapely.geometry.shape(cut_at_antimeridian(shape.geometry)))
+    binary: bytes = shapely.to_wkb(flat, byte_order=1, flavor="iso")
+    return binary
+
+
+# --- programs' files: days, newest slot and index ---------------------------------------------------------------------
+
+
+DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/openapi.json"
+
+
+class PublishedDay(NamedTuple):
+    """Files of a local day."""
+
+    date: str
+    rows: int
+    columns: pa.Schema | None  # None without rows
+    content: Mapping[str, bytes]  # of each file, by name; empty once it is written
+
+
+class NewestSlot(NamedTuple):
+    """Newest slot with its published rows; kind `live` (preliminary), `forecast`, or empty."""
+
+    start: str
+    end: str
+    kind: str
+    values: pa.Table
+
+
+def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
+    """Writes a day's files of `rows` by slot and place, `day` by place."""
+    everything = edition.info.everything  # unusable values too
+    table, day_table = (published(released, places, everything=everything) for released in (rows, day))
+    about = {"date": date, "licence": edition.info.licence.name, "spec_id": edition.spec.spec_id}
+    values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
+    content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
+    if not table.num_rows:
+        return PublishedDay(date, rows=0, columns=None, content=content)
+    content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
+    return PublishedDay(date, table.num_rows, table.schema, content)
+
+
+def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
+    """Picks the newest slot of released rows, else of forecasts. everything: unusable values too."""
+    released = rows.filter(pc.not_equal(rows["status"], "forecast"))
+    chosen = released if released.num_rows else rows
+    last = max(chosen["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
+    slot_rows = chosen.filter(pc.equal(chosen["slot_start"], last))
+    is_live = pc.any(pc.ends_with(slot_rows["mechanism"], LIVE_MECHANISM)).as_py()
+    kind = "live" if is_live else "" if released.num_rows else "forecast"
+    values = published(slot_rows, places, everything=everything)
+    return NewestSlot(last, slot_rows["slot_end"][0].as_py(), kind, values)
+
+
+def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
+    """Writes a slot's values as GeoJSON features with outlines."""
+    features = []
+    for row in slot.values.to_pylist():
+        shape = places.place(row["cell"]).shape
+        features.append({"type": "Feature", "geometry": shape and shape.geometry, "properties": row})
+    return msgspec.json.encode({"type": "FeatureCollection", "features": features})
+
+
+def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes:
+    """Lists the days with their files, rows and checksums. digests: SHA-256 by file name."""
+    listed = []
+    for day in days:
+        names = [name for name in sorted(digests) if f"/{day.date}." in name]
+        paths = [{"path": name, "sha256": digests[name]} for name in names]
+        listed.append({"date": day.date, "rows": day.rows, "files": paths})
+    return msgspec.json.format(msgspec.json.encode({"days": listed}), indent=1) + b"\n"
+
+
+def openapi(edition: Edition) -> dict[str, Any]:
+    """Describes the files in OpenAPI 3.1."""
+    info = edition.info
+    date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
+    latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
+    documents = {  # summary, media type, and kinds of properties, by path
+        "/latest.json": ("The last slot that has values, and where its files are", "application/json", latest),
+        f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
+        "/api/days/{date}.json": (
+            "Values of a local day: of its slots, and of the places' whole day",
+            "application/json",
+            {"values": "array", "of_the_day": "array"},
+        ),
+        "/api/days/{date}.parquet": ("Values of its slots as GeoParquet 1.1", "application/vnd.apache.parquet", None),
+        f"/{LATEST_VALUES}": ("Values of the last slot that has any", "application/geo+json", {"features": "array"}),
+        "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
+    }
+    licence = {"name": info.licence.title} | ({"url": info.licence.url} if info.licence.url else {})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": info.title, "version": edition.version, "license": licence},
+        "servers": [{"url": info.url.rstrip("/") or ".."}],  # the folder above this file
+        "paths": {
+            path: {
+                **({"parameters": [date]} if "{date}" in path else {}),
+                "get": {"summary": summary, "responses": {"200": _content(summary, media, properties)}},
+            }
+            for path, (summary, media, properties) in documents.items()
+        },
+    }
+
+
+def _content(summary: str, media: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
+    """Describes a response: JSON with these properties (kinds by name), or binary."""
+    schema: dict[str, Any] = {"type": "string", "format": "binary"}
+    if properties is not None:
+        kinds = {name: {"type": kind} for name, kind in properties.items()}
+        schema = {"type": "object", "properties": kinds, "required": [*properties]}
+    return {"description": summary, "content": {media: {"schema": schema}}}
