@@ -7,8 +7,9 @@ Post-processing of released values and public facts alone, so it costs no privac
 from dpops.learning.field import Field, PublishedNumbers, Status, published
 from dpops.learning.fit import add_day
 from dpops.learning.hat_posterior import Learned, Live, Shown, coarser, learned, live, smooth_hours, with_coarser
-from dpops.learning.releases import DayValues, Design, Groups, LevelValues, StageValues
+from dpops.learning.releases import DayValues, Design, LevelValues, StageValues
 from dpops.learning.state import Facts, State
+from dpops.levels.stages import Groups
 
 # fmt: off
 __all__ = [

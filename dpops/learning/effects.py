@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sparse
 
-from dpops.learning.releases import HABITS, Groups
+from dpops.learning.releases import HABITS
+from dpops.levels.stages import Groups
 from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 

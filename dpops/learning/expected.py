@@ -200,7 +200,8 @@ def place_level(stage: Stage, bounds: BoundsOnly) -> str:
 
 
 def _places(grouped: Level) -> tuple[int, int]:
-    return grouped.size // grouped.slot_groups, -grouped.slot_groups  # numbers of groups of cells and of slots
+    of_cells, of_slots = grouped.groups.shape  # numbers of groups
+    return of_cells, -of_slots
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
@@ -217,7 +218,7 @@ def weight_noise(stage: Stage, share: Fraction) -> float:
 
 def _weight(stage: Stage, bounds: BoundsOnly, groups: Level, vehicles: Float64s) -> Float64s:
     """Forecasts weights of groups of cells with these vehicles, otherwise of average traffic."""
-    slots_each = bounds.hats.slots / groups.slot_groups
+    slots_each = bounds.hats.slots / groups.groups.shape[1]
     other_cells = bounds.hats.cells / _places(groups)[0] - 1
     fleet = bounds.fleet
     hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
@@ -238,9 +239,9 @@ def _level_evidence(
         precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a group's mean speed
         if groups.size == bounds.hats.size:  # of one day's HATs alone
             of_hat = of_hat + precision
-        elif groups.slot_groups == 1:
+        elif groups.groups.shape[1] == 1:
             of_place = of_place + days * precision
-        elif groups.size == groups.slot_groups:
+        elif groups.groups.shape[0] == 1:
             of_time = of_time + days * precision
         else:
             of_both = of_both + days * precision

@@ -11,9 +11,10 @@ from dpops.learning.effects import Regressors
 from dpops.learning.field import NODES, Field, Gate, PublishedNumbers, Status, numbers_of, published, traffic_variances
 from dpops.learning.fit import fitted_fields
 from dpops.learning.latent import SpeedField, WeightField, ratio_variances
-from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
+from dpops.learning.releases import DayValues, LevelValues, StageValues
 from dpops.learning.state import RECENT, Facts, State
 from dpops.levels.defaults import RETAINED
+from dpops.levels.stages import Groups
 from dpops.spread import FLEET_SD, VehicleSpread
 from dpops.types import Float64s, Int64s
 

@@ -9,10 +9,10 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, Effects, Item, Regressors, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
-from dpops.learning.releases import HOURS, DayValues, Groups
+from dpops.learning.releases import HOURS, DayValues
 from dpops.learning.state import Facts
 from dpops.levels.defaults import RETAINED
-from dpops.levels.stages import BLOCK_H
+from dpops.levels.stages import BLOCK_H, Groups
 from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, Z95, VehicleSpread, growth
 from dpops.types import Float64s, Int64s
 

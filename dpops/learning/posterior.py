@@ -13,7 +13,8 @@ from scipy.sparse.linalg import splu
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Regressors, Stack, Strengths
-from dpops.learning.releases import DayValues, Groups
+from dpops.learning.releases import DayValues
+from dpops.levels.stages import Groups
 from dpops.types import Float64s, Int64s
 
 EXACT = 1_500  # most effects with exact variances; of more, local ones are sampled

@@ -1,11 +1,10 @@
 """A day's releases: noisy sums of weights, and of weights times (speed - centre)."""
 
-import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from dpops.levels.stages import Groups
 from dpops.types import Float64s, Int64s
 
 HOURS = 24
@@ -42,47 +41,6 @@ class Design:
     def cells(self) -> int:
         """Number of cells."""
         return int(self.parents.size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Groups:
-    """Groups of HATs: indices of each cell's group, (cells,), and of each slot's, (slots,)."""
-
-    cells: Int64s
-    slots: Int64s
-
-    @staticmethod
-    def everything(cells: int, slots: int) -> "Groups":
-        """Makes one group of all HATs."""
-        return Groups(cells=np.zeros(cells, np.int64), slots=np.zeros(slots, np.int64))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of cell groups and of slot groups."""
-        return int(self.cells.max()) + 1, int(self.slots.max()) + 1
-
-    @cached_property
-    def key(self) -> bytes:
-        """Bytes that are equal for equal groups."""
-        return self.cells.tobytes() + b"/" + self.slots.tobytes() + b"/"
-
-    @cached_property
-    def _index(self) -> Int64s:
-        return (self.cells[:, None] * self.shape[1] + self.slots).ravel()
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether groups have over 200 cells each, or all: many for a sparse matrix."""
-        return self.shape[0] < max(2, self.cells.size // 200)
-
-    def totals(self, hats: Float64s) -> Float64s:
-        """Sums HATs' numbers by group, (cell groups, slot groups)."""
-        sums = np.bincount(self._index, hats.ravel(), math.prod(self.shape))
-        return sums.astype(np.float64, copy=False).reshape(self.shape)
-
-    def to_hats(self, groups: Float64s) -> Float64s:
-        """Gives each HAT its group's number, (cells, slots)."""
-        return np.asarray(groups[self.cells[:, None], self.slots])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # from 0: rows ascend
     touched = []
     for level in stage.levels:
-        pair = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]  # code of vehicle, group
+        pair = vehicle * level.size + level.groups.index[rows.cell, rows.slot]  # code of vehicle, group
         entries, of_row = np.unique(pair, return_inverse=True)
         touched.append(_TouchedGroups(of_row, *np.divmod(entries, level.size)))
     u = units(rows.reports, stage).astype(np.float64)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 BLOCK_H = 4  # hours of a part of the day
 
@@ -50,9 +50,51 @@ class PublicHats:
         return self.cells * self.slots
 
 
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Groups of HATs: indices of each cell's group, (cells,), and of each slot's, (slots,)."""
+
+    cells: Int64s
+    slots: Int64s
+
+    @staticmethod
+    def everything(cells: int, slots: int) -> "Groups":
+        """Makes one group of all HATs."""
+        return Groups(cells=np.zeros(cells, np.int64), slots=np.zeros(slots, np.int64))
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of cell groups and of slot groups."""
+        return int(self.cells.max()) + 1, int(self.slots.max()) + 1
+
+    @cached_property
+    def key(self) -> bytes:
+        """Bytes that are equal for equal groups."""
+        return self.cells.tobytes() + b"/" + self.slots.tobytes() + b"/"
+
+    @cached_property
+    def index(self) -> Int64s:
+        """Group of every HAT, (cells, slots), by cell group, then slot group."""
+        return np.asarray(self.cells[:, None] * self.shape[1] + self.slots)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether groups have over 200 cells each, or all: many for a sparse matrix."""
+        return self.shape[0] < max(2, self.cells.size // 200)
+
+    def totals(self, hats: Float64s) -> Float64s:
+        """Sums HATs' numbers by group, (cell groups, slot groups)."""
+        sums = np.bincount(self.index.ravel(), hats.ravel(), math.prod(self.shape))
+        return sums.astype(np.float64, copy=False).reshape(self.shape)
+
+    def to_hats(self, groups: Float64s) -> Float64s:
+        """Gives each HAT its group's number, (cells, slots)."""
+        return np.asarray(groups[self.cells[:, None], self.slots])
+
+
 @dataclass(frozen=True)
 class Level:
-    """Grouping of HATs: (i, j) is in group cell_group[i] * slot_groups + slot_group[j].
+    """Grouping of HATs, with its shares of a stage's budget.
 
     speed_share, weight_share: of the budget of speeds and of weights; each adds up to 1 over the levels of a stage.
     """
@@ -60,32 +102,12 @@ class Level:
     name: str
     speed_share: Fraction
     weight_share: Fraction
-    cell_group: tuple[int, ...]
-    slot_group: tuple[int, ...]
+    groups: Groups
 
-    @cached_property
-    def slot_groups(self) -> int:
-        """Number of slot groups."""
-        return max(self.slot_group) + 1
-
-    @cached_property
+    @property
     def size(self) -> int:
         """The number of groups."""
-        return (max(self.cell_group) + 1) * self.slot_groups
-
-    @cached_property
-    def cell_start(self) -> Int64s:
-        """The first group of each cell, int64 (cells,)."""
-        return np.array(self.cell_group, np.int64) * self.slot_groups
-
-    @cached_property
-    def of_slot(self) -> Int64s:
-        """Slot group of each slot, int64 (slots,)."""
-        return np.array(self.slot_group, np.int64)
-
-    def groups(self) -> Int64s:
-        """Returns the group of every HAT, int64 (cells, slots)."""
-        return self.cell_start[:, None] + self.of_slot[None, :]
+        return math.prod(self.groups.shape)
 
 
 CITY, GRANDPARENT, PARENT, CELL = range(4)
@@ -120,14 +142,13 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
     if place_and_time is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
     place, time = place_and_time
-    city, every_cell = (0,) * hats.cells, tuple(range(hats.cells))
-    cell_group = {CITY: city, GRANDPARENT: hats.grandparents, PARENT: hats.parents, CELL: every_cell}[place]
-    if time == SLOT:
-        slot_group = tuple(range(hats.slots))
-    else:
+    cells = ((0,) * hats.cells, hats.grandparents, hats.parents, range(hats.cells))[place]  # as of CITY to CELL
+    slots = np.arange(hats.slots)
+    if time != SLOT:
         times = [{DAY: 0, PART: hour // BLOCK_H, HOUR: hour}[time] for hour in hats.hours]
-        slot_group = tuple(np.unique(times, return_inverse=True)[1].tolist())  # ranks from 0, of equal times alike
-    return Level(name, share, share if weight_share is None else weight_share, cell_group, slot_group)
+        slots = np.unique(times, return_inverse=True)[1].astype(np.int64)  # ranks from 0, of equal times alike
+    groups = Groups(cells=np.array(cells, np.int64), slots=slots)
+    return Level(name, share, share if weight_share is None else weight_share, groups)
 
 
 Kind = Literal["gaussian", "laplace"]

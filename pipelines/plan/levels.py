@@ -186,7 +186,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         """Checks whether so many in a cell's HATs give its day the half width."""
         half = place_half_widths(stage, facts, np.array([vehicles]), upper, day_number)[0]
         finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # its groups alone count here
-        tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups  # not only parents or the city
+        tells_cells_apart = finest.groups.shape[0] == facts.hats.cells  # not only parents or the city
         return tells_cells_apart and bool(half <= within_kmh)
 
     def is_enough_as_fleet(vehicles: int) -> bool:  # for the average cell, whose vehicles are `usual_vehicles`

@@ -280,7 +280,7 @@ def _literally(day: list[Visit], stage: Stage) -> dict[int, Decimal]:
         totals: dict[tuple[int, int], Decimal] = {}
         for index, level in enumerate(stage.levels):
             for (cell, slot, _, _), value in zip(day, values, strict=True):
-                key = index, int(level.groups()[cell, slot])
+                key = index, int(level.groups.index[cell, slot])
                 totals[key] = totals.get(key, Decimal(0)) + value
         return totals
 

@@ -12,7 +12,7 @@ from dpops.types import Int64s
 from transforms.time.calendar import DAY_MINUTES
 
 if TYPE_CHECKING:
-    from dpops.learning import Groups
+    from dpops.levels.stages import Groups
 
 ProductName = Literal[
     "days", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
@@ -77,7 +77,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
     """Groups cells by `parents`, (cells,) from 0, and slots by local start."""
-    from dpops.learning import Groups
+    from dpops.levels.stages import Groups
     from transforms.places.ground import CITY, parent_texts, texts_of
 
     of_slot, spans = slot_groups(product, starts)

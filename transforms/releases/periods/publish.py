@@ -168,21 +168,22 @@ def sums_of(
     """Yields a stage's noisy sums. sequence: the stage's number, counted by `counted`."""
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
-        layout, groups = level.level, level.level.groups().ravel()
+        layout, groups = level.level, level.level.groups
+        slot_groups = groups.shape[1]
         # Several kinds are classes of speed: then all slots are one group, and groups ascend by (cell, class).
         kinds, cell_names = policy.names_of(layout)
-        slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
-        hats = np.bincount(groups, minlength=layout.size)
-        centres = np.bincount(groups, released.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
-        sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.tolist(), strict=True)
+        slots_of = [np.flatnonzero(groups.slots == group) for group in range(slot_groups)]
+        hats = groups.totals(np.ones(groups.index.shape))
+        centres = groups.totals(released.stage.centres.astype(np.float64)) / hats * float(CENTRE_STEP_KMH)
+        sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.ravel().tolist(), strict=True)
         for group, (weight, speed, centre) in enumerate(sums):
-            slot_indices = slots_of[group % layout.slot_groups]  # a group's number: place * slot_groups + slot group
+            slot_indices = slots_of[group % slot_groups]
             weights, speeds = _with_sd(weight, level.weight_sd), _with_sd(speed, level.speed_sd)
             yield {
                 "spec_id": policy.spec_id,
                 "period": unit.period,
                 "level": kinds[group % len(kinds)],
-                "cell": cell_names[group // layout.slot_groups],
+                "cell": cell_names[group // slot_groups],
                 "slot_start": slots[slot_indices[0]].start,
                 "slot_end": slots[slot_indices[-1]].end,
                 "stage": unit.stage,

@@ -118,11 +118,7 @@ class LevelsPolicy:
         coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
         names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
         # A group of cells is named by its first one.
-        return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]
-
-    def lacks_places(self, products: Iterable[Product]) -> bool:
-        """Checks whether any product is of places that are missing."""
-        return self.places is None and any(product.is_of_places for product in products)
+        return [level.name], [names[first] for first in np.unique(level.groups.cells, return_index=True)[1].tolist()]
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, add_day, learned
+from dpops.learning import DayValues, Facts, Learned, LevelValues, StageValues, State, add_day, learned
 from dpops.learning.state import RECENT, VERSION, arrays_of, restore_state
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import Fleet, standing, vehicle_weight, weight_gain
@@ -253,7 +253,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
         typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)
     levels = []
     for level in read.levels:
-        groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
+        groups = level.level.groups
         levels.append(
             LevelValues(
                 groups=groups,
