@@ -9,33 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hostile.mutations import mutated_bytes
 from tests.transforms.inputs import FIELDS, mapped, rules, run, write_avro, write_parquet
 from tests.transforms.layouts.hostile_files import NAMES, WRITERS, places, read, row
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.open_file import LINE_BYTES
 from transforms.observe.parse import parse
 
-FRAGMENTS = [
-    b'"', b'""', b",", b"\\",
-    b"{", b"}", b"[", b"]", b"},{", b"NaN", b"1e999", b"null", b"true", b"\r", b"\x00", b"\xff",
-    b"\xc3\xa9", b"-", b"9" * 30, b"=cmd()", b"'; DROP TABLE", b"\x1b[2J", b" ", b":", b"x" * 300,
-]  # fmt: skip
-
 
 def mutated(choose, line):
     """A line with a few changes, never a line end."""
-    for _ in range(choose.randint(1, 3)):
-        start, to = sorted((choose.randint(0, len(line)), choose.randint(0, len(line))))
-        change = choose.randrange(4)
-        if change == 0:
-            line = line[:start] + choose.choice(FRAGMENTS) + line[start:]
-        elif change == 1:
-            line = line[:start] + line[min(to, start + 10) :]
-        elif change == 2:
-            line = line[:start] + bytes([choose.randrange(256)]) + line[start + 1 :]
-        else:
-            line = line[:start] + line[start:to] * 2 + line[to:]
-    return line.replace(b"\n", b" ")
+    return mutated_bytes(choose, line).replace(b"\n", b" ")
 
 
 def fuzz(name, folder, count, seed):
