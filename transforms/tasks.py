@@ -18,8 +18,7 @@ from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFi
 from transforms.layouts.decoder_process import joined_apart, read_apart
 from transforms.layouts.open_file import fetched, is_remote
 from transforms.ledger.recording import LedgerAccount, record_units
-from transforms.observe import hexagons
-from transforms.observe.parse import Rules, locate, parse
+from transforms.observe.parse import OUTSIDE_REGION, Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.records import Observations, SlotEstimates, SlotShard
 from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
@@ -56,7 +55,7 @@ def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Observation
     failpoint("parse")
     observations, cell, outside = locate(observations, ground)
     failpoint("assign")
-    stages = ("read", batch.refused), ("parse", refused), ("assign", {hexagons.OUTSIDE_REGION: outside})
+    stages = ("read", batch.refused), ("parse", refused), ("assign", {OUTSIDE_REGION: outside})
     counts = {counters.refused(stage, reason): rows for stage, why in stages for reason, rows in why.items() if rows}
     return observations, cell, counts
 

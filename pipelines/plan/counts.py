@@ -27,8 +27,7 @@ from transforms.errors import reason_of
 from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
-from transforms.observe import hexagons
-from transforms.observe.parse import FROM_US, TO_US, Rules, locate, parse
+from transforms.observe.parse import FROM_US, OUTSIDE_REGION, TO_US, Rules, locate, parse
 from transforms.places.ground import Hexagons
 from transforms.records import Observations
 from transforms.time.calendar import Calendar, CalendarError, StreamCalendar, Timetable, calendar
@@ -280,7 +279,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
             for batch in read_apart(spec.input.layout, path):  # in a process apart, if its format may crash
                 parsed, reasons = parse(batch.table, rules)
                 observed, _, outside = locate(parsed, spec.cells.ground)
-                refused += Counter(reasons) + Counter(batch.refused) + Counter({hexagons.OUTSIDE_REGION: outside})
+                refused += Counter(reasons) + Counter(batch.refused) + Counter({OUTSIDE_REGION: outside})
                 periods = slots.locate(observed.event_us)  # `period`: of each row, an index into `periods`
                 for index in np.unique(periods.period).tolist() if observed.event_us.size else ():
                     of_period = observed.take(periods.period == index)

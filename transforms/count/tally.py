@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.observe.derived_speed import Positions, derived_headings, derived_speeds
-from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import Rules
 from transforms.order import DistinctValues, changes, factorize, packed_keys, pairs, rank_in_group, scatter
 from transforms.places.ground import MOST_KEYS, Ground
+from transforms.places.hexagons import cells_at
 from transforms.records import BY_KEY
 from transforms.wire import NO_EVENTS, NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
 

@@ -1,1 +1,1 @@
-"""From raw columns to observations: checks, units, hashes, hexagons."""
+"""From raw columns to observations: checks, units, hashes."""

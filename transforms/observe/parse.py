@@ -14,10 +14,10 @@ from transforms import wire
 from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
-from transforms.observe.hexagons import cells_at
 from transforms.observe.vehicle_ids import VehicleForm, join_ids, vehicle_hashes, vehicle_ids
 from transforms.order import factorize
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
+from transforms.places.hexagons import cells_at
 from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import SPEED
@@ -29,6 +29,7 @@ REASONS = (
     *("zero-position", "outside-bbox", f"missing-{SPEED}", f"bad-{SPEED}", "missing-value", "bad-value"),
     *("missing-key", "unknown-key"),
 )
+OUTSIDE_REGION = "outside-region"  # reason of `locate`
 E7 = 10_000_000  # steps of a degree, in which positions are counted
 
 FROM_US = 946_684_800_000_000  # 2000-01-01 UTC

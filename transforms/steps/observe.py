@@ -14,8 +14,7 @@ from transforms import counters, records, tasks, wire
 from transforms.count.tally import admit_late, event_spans, merge_panes, tally_pane
 from transforms.failpoints import failpoint
 from transforms.layouts.base import RawBatch
-from transforms.observe import hexagons
-from transforms.observe.parse import Rules, locate, parse
+from transforms.observe.parse import OUTSIDE_REGION, Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.records import REFUSED, KeyedPartial, KeyedTally, Observations, PackedEvents, Refused
 from transforms.releases.base import ReleaseKind
@@ -69,7 +68,7 @@ class Assign(Parting[PCollection[Observations]]):
     def pack(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
         """Packs located observations; yields them and dead letters."""
         observations, cell, outside = locate(observations, self.ground)
-        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: outside})
+        yield from dead_letters("assign", {OUTSIDE_REGION: outside})
         failpoint("assign")
         yield from wire.split(observations, cell, self.vehicle_shards, self.pane_s)
 

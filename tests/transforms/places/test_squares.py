@@ -4,8 +4,8 @@ import h3
 import numpy as np
 import pytest
 
-from transforms.observe import hexagons
-from transforms.observe.hexagons import cells_at, cells_by_h3
+from transforms.places import hexagons
+from transforms.places.hexagons import cells_at, cells_by_h3
 
 KM_PER_DEGREE = 111.2
 PENTAGONS = [h3.cell_to_latlng(cell) for cell in sorted(h3.get_pentagons(0))]
