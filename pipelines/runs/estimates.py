@@ -71,7 +71,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     account = ledger_account_of(spec, location, signs=False)  # reads no key: estimates need none
     account = replace(account, signature=book.signature)  # where there is a key, entries are verified
     policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # no slots, no secret: for a policy
-    if policy.places is None and any(product.is_of_places for product in products):
+    if policy.lacks_places(products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))

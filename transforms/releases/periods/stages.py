@@ -120,6 +120,10 @@ class LevelsPolicy:
         # A group of cells is named by its first one.
         return [level.name], [names[first] for first in np.unique(level.groups.cells, return_index=True)[1].tolist()]
 
+    def lacks_places(self, products: Iterable[Product]) -> bool:
+        """Checks whether any product is of places that are missing."""
+        return self.places is None and any(product.is_of_places for product in products)
+
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""
         return self.total.times(_whole(self.first if is_first else self.later) / self.day_share)
