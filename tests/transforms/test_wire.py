@@ -14,11 +14,7 @@ from transforms.wire import DENSE, FAST, MANY, Events, pack_events, split, unpac
 def events(rows, vehicles):
     rng = np.random.default_rng(rows + vehicles)
     hashes, cells = rng.integers(0, 2**63, vehicles), rng.integers(0, 2**60, 40)
-    times, lat, lon = (
-        rng.integers(0, 3_600_000_000, rows),
-        rng.integers(0, 9 * 10**8, rows),
-        rng.integers(0, 10**9, rows),
-    )
+    times, lat, lon = (rng.integers(0, most, rows) for most in (3_600_000_000, 9 * 10**8, 10**9))
     return Events(rng.choice(hashes, rows), times, lat, lon, rng.choice(cells, rows), rng.integers(0, 6_500, rows))
 
 

@@ -7,19 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
+from transforms import wire
 from transforms.count.tally import ContributionBound, admit_late, event_spans, merge_panes, tally, tally_pane
 from transforms.records import BY_KEY, Observations
-from transforms.wire import (
-    NO_EVENTS,
-    S_US,
-    Events,
-    joined,
-    pack_events,
-    pack_partial,
-    split,
-    unpack_events,
-    unpack_partial,
-)
+from transforms.wire import Events, joined, pack_events, pack_partial, split, unpack_events, unpack_partial
 
 COLUMNS = (SUMS, SQUARES, Histogram(bins=5, upper_steps=50))
 ROW = st.tuples(
@@ -77,7 +68,7 @@ def pane_by_pane(rows, pane_us, cap):
     for number in range(6):
         pane = events_of([row for row, how in rows if row[1] // pane_us == number and how != "late"])
         partials.append(tally_pane(pane, cap, COLUMNS)[0]._replace(spans=event_spans(pane)))
-    nothing, _ = tally_pane(NO_EVENTS, cap, COLUMNS)
+    nothing, _ = tally_pane(wire.NO_EVENTS, cap, COLUMNS)
     partials += [nothing._replace(late=events_of([row])) for row, how in rows if how != "in time"]
     travelled = [unpack_partial(pack_partial(partial), () if cap else COLUMNS) for partial in partials]
     admitted, refused, _ = admit_late(travelled, cap, COLUMNS)
@@ -191,7 +182,7 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
     shuffled = random.sample(rows, len(rows))
     vehicle, second, lat, lon, value = np.array(shuffled, np.int64).T
-    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, value, value)
+    observations = Observations(vehicle, second * wire.S_US, np.zeros(len(rows), np.int64), lat, lon, value, value)
     panes = {}
     for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
         panes.setdefault(part.key[1], []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))
@@ -199,5 +190,5 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     whole = joined(merged)
     whole = whole.take(np.lexsort((whole.cell, whole.vehicle)))
     duplicates = sum(copies for of_slot in panes.values() for _, copies in of_slot)
-    seconds = [(row[0], row[1] * S_US, *row[2:]) for row in rows]
+    seconds = [(row[0], row[1] * wire.S_US, *row[2:]) for row in rows]
     assert as_lists((whole, duplicates)) == as_lists(tally(events_of(seconds), 0, cap, COLUMNS))

@@ -8,29 +8,17 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from tests.transforms.inputs import (
-    FIELDS,
-    csv_line,
-    good_row,
-    iudx_element,
-    json_line,
-    mapped,
-    rules,
-    run,
-    write_array,
-    write_avro,
-    write_csv,
-    write_jsonl,
-)
+from tests.transforms import inputs
+from tests.transforms.inputs import FIELDS, good_row, iudx_element, mapped, rules, run, write_avro
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.mapped.json import array_of
 
 NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
 WRITERS = {
-    "csv": (mapped("csv"), csv_line, write_csv),
-    "jsonl": (mapped("jsonl"), json_line, write_jsonl),
-    "iudx-lines": (FIXED["iudx"].layout, iudx_element, write_jsonl),
-    "iudx-array": (FIXED["iudx"].layout, iudx_element, write_array),
+    "csv": (mapped("csv"), inputs.csv_line, inputs.write_csv),
+    "jsonl": (mapped("jsonl"), inputs.json_line, inputs.write_jsonl),
+    "iudx-lines": (FIXED["iudx"].layout, iudx_element, inputs.write_jsonl),
+    "iudx-array": (FIXED["iudx"].layout, iudx_element, inputs.write_array),
 }
 
 

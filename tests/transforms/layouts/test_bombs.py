@@ -8,16 +8,8 @@ import pytest
 
 from tests.faults.processes import captured
 from tests.transforms.inputs import FIELDS, mapped, parse, rules, run, write_parquet
-from tests.transforms.layouts.hostile_files import (
-    WRITERS,
-    avro_file,
-    avro_schema,
-    columns_of,
-    deflated,
-    row,
-    unreadable,
-    write_coded,
-)
+from tests.transforms.layouts import hostile_files
+from tests.transforms.layouts.hostile_files import WRITERS, avro_file, avro_schema, deflated, row, unreadable
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
 from transforms.layouts.mapped import avro, parquet
@@ -25,7 +17,7 @@ from transforms.layouts.own import gtfs_realtime
 
 
 def test_a_parquet_row_group_that_expands_is_refused(monkeypatch, tmp_path):
-    columns = columns_of(vehicle=pa.array(["x" * 150_000 + str(i) for i in range(100)]))
+    columns = hostile_files.columns_of(vehicle=pa.array(["x" * 150_000 + str(i) for i in range(100)]))
     path = write_parquet(tmp_path / "a", columns, compression="zstd", use_dictionary=False, write_statistics=False)
     assert (tmp_path / "a").stat().st_size < 50_000
     assert rows_or_rule(path) == 100
@@ -167,7 +159,7 @@ def wide_rows(rows, minutes):
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
 def test_a_compressed_avro_block_is_damaged_or_expands_within_its_limit(codec, monkeypatch, tmp_path):
-    path = write_coded(tmp_path / "a", wide_rows(50, 50), TYPES, codec)
+    path = hostile_files.write_coded(tmp_path / "a", wide_rows(50, 50), TYPES, codec)
     whole = path.read_bytes()
     sync = whole[-16:]
     offset = whole.index(sync) + 16 + 30

@@ -19,17 +19,8 @@ import pytest
 from tests.hostile.mutations import mutated_bytes
 from tests.kit import feed_layouts
 from tests.kit.feed_layouts import siri_activity, siri_document
-from tests.transforms.inputs import (
-    FIELDS,
-    csv_line,
-    good_row,
-    iudx_element,
-    json_line,
-    mapped,
-    write_array,
-    write_avro,
-    write_parquet,
-)
+from tests.transforms import inputs
+from tests.transforms.inputs import FIELDS, csv_line, good_row, iudx_element, json_line, mapped, write_parquet
 from tests.transforms.layouts import misbehaving
 from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated, varint, write_coded, write_long
 from tests.transforms.layouts.misbehaving import pid_of_decoder, told
@@ -48,7 +39,7 @@ def layout_of(name):
 
 
 def good_avro(folder):
-    return write_avro(folder / "good.avro", ROWS)
+    return inputs.write_avro(folder / "good.avro", ROWS)
 
 
 def refusal(layout, path):
@@ -88,7 +79,7 @@ def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
     if name == "parquet":
         write_parquet(path, {field: [row[field] for row in ROWS] for field in FIELDS}, row_group_size=2)
     elif name == "iudx":
-        write_array(path, [json_line(row) for row in ROWS])
+        inputs.write_array(path, [json_line(row) for row in ROWS])
     else:
         rows = [row | {"time": 1_700_000_000} for row in ROWS]
         path.write_bytes(feed_layouts.WRITERS[name][1](rows))

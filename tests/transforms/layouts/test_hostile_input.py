@@ -9,29 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.transforms.inputs import (
-    AVRO_TYPES,
-    FIELDS,
-    iudx_element,
-    json_line,
-    mapped,
-    rules,
-    run,
-    write_array,
-    write_jsonl,
-    write_parquet,
-)
-from tests.transforms.layouts.hostile_files import (
-    JSON_DAMAGE,
-    NAMES,
-    WRITERS,
-    damage,
-    places,
-    read,
-    row,
-    unreadable,
-    write_coded,
-)
+from tests.transforms import inputs
+from tests.transforms.inputs import FIELDS, iudx_element, json_line, mapped, rules, run, write_jsonl
+from tests.transforms.layouts import hostile_files
+from tests.transforms.layouts.hostile_files import NAMES, WRITERS, places, read, row, unreadable
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.mapped import avro
 from transforms.layouts.mapped.json import array_of
@@ -43,7 +24,7 @@ from transforms.observe.parse import parse
 def test_ten_percent_of_bad_events_cost_no_good_one_and_are_counted_exactly(name, tmp_path):
     choose = random.Random(1)
     encode = WRITERS[name][1]
-    short = [(reason, line) for reason, line in damage(name) if len(line) < 100_000]
+    short = [(reason, line) for reason, line in hostile_files.damage(name) if len(line) < 100_000]
     for fault, reason in [
         ({"vehicle": ""}, "missing-vehicle"), ({"vehicle": "x" * 300}, "bad-vehicle"), ({"time": None}, "missing-time"),
         ({"time": "2023-02-30T00:00:00Z"}, "bad-time"), ({"time": "1970-01-01T00:00:00Z"}, "implausible-time"),
@@ -122,7 +103,7 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
     rows = [row(i) for i in range(10)]
     columns = {field: [item[field] for item in rows] for field in FIELDS}
     columns["vehicle"][1], columns["lat"][2], columns["speed"][3], columns["time"][4] = None, np.nan, np.inf, "x"
-    path = write_parquet(tmp_path / "a", {field: pa.array(values) for field, values in columns.items()})
+    path = inputs.write_parquet(tmp_path / "a", {field: pa.array(values) for field, values in columns.items()})
     observed, refused, _ = run(mapped("parquet"), path, rules())
     assert refused == {"missing-vehicle": 1, "bad-position": 1, "bad-speed": 1, "bad-time": 1}
     assert len(observed.value) == 6
@@ -130,9 +111,9 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
 
 def test_avro_fields_that_take_no_bytes_are_bounded_by_those_of_the_file(monkeypatch, tmp_path):
     monkeypatch.setattr(avro, "FREE_NULLS", 1 << 20)
-    nothing = {f"nothing{number}": "null" for number in range(300)}
+    types = inputs.AVRO_TYPES | {f"nothing{number}": "null" for number in range(300)}
     rows = [row(i) for i in range(9)]
-    few, many = (write_coded(tmp_path / str(n), rows, AVRO_TYPES | nothing, "deflate", n) for n in (1, 700))
+    few, many = (hostile_files.write_coded(tmp_path / str(n), rows, types, "deflate", n) for n in (1, 700))
     assert len(run(mapped("avro"), str(few), rules())[0].value) == 9
     with pytest.raises(UnreadableFile, match="300 fields hold nothing in any row"):
         run(mapped("avro"), str(many), rules())
@@ -185,7 +166,7 @@ def test_a_record_may_be_nested_as_deep_beside_any_speed(own, tmp_path):
 
 ARRAY_DAMAGE = [
     line
-    for lines in JSON_DAMAGE.values()
+    for lines in hostile_files.JSON_DAMAGE.values()
     for line in lines
     if array_of(b"[" + line + b"]") is None and not re.search(rb":-?(NaN|Infinity)}", line)  # which rows may have
 ]
@@ -197,7 +178,7 @@ def test_an_array_with_an_element_that_is_no_json_is_refused_whole(between, tmp_
     good = [iudx_element(row(i)) for i in range(6)]
     assert len(ARRAY_DAMAGE) > 10
     for element in (*ARRAY_DAMAGE, b"", b'{"location":{"coordinates":[1,2}'):
-        path = write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
+        path = inputs.write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
         assert unreadable(FIXED["iudx"].layout, path) == DAMAGED_ARRAY, element[:60]
 
 

@@ -10,17 +10,8 @@ from hypothesis import strategies as st
 
 from tests.kit import feed_layouts
 from tests.kit.feed_layouts import siri_activity, siri_document
-from tests.transforms.inputs import (
-    KMH,
-    NOON_US,
-    good_row,
-    iudx_element,
-    json_line,
-    mapped,
-    rows_and_refused,
-    rules,
-    run,
-)
+from tests.transforms import inputs
+from tests.transforms.inputs import good_row, iudx_element, json_line, mapped, rows_and_refused, rules, run
 from transforms.layouts import FIXED, MAPPED, MessageLayout, UnreadableFile, layout, message_layout
 from transforms.layouts.base import FIELDS, LINES, with_heading
 
@@ -33,7 +24,7 @@ WRITTEN = [
 ]
 """Those whose files can be written from what they register, with the place of their objects."""
 ALL = {name: own.layout for name, own in FIXED.items()} | {
-    name: kind(KMH, FIELDS, FIELDS) for name, kind in MAPPED.items()
+    name: kind(inputs.KMH, FIELDS, FIELDS) for name, kind in MAPPED.items()
 }
 MESSAGES = [name for name, layout in ALL.items() if isinstance(layout, MessageLayout)]
 
@@ -151,7 +142,7 @@ def payloads_of(name):
         return FIXED["iudx"].layout, [iudx_element(row) for row in ROWS]
     if name == "siri-vm":
         return FIXED["siri-vm"].layout, [siri_document([siri_activity(row)]) for row in ROWS]
-    return FIXED["gtfs-realtime"].layout, [feed_layouts.gtfs([row | {"time": NOON_US // 10**6}]) for row in ROWS]
+    return FIXED["gtfs-realtime"].layout, [feed_layouts.gtfs([row | {"time": inputs.NOON_US // 10**6}]) for row in ROWS]
 
 
 WAYS = ["jsonl", "iudx", "gtfs-realtime", "siri-vm"]

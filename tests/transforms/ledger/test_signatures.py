@@ -90,14 +90,8 @@ def test_a_ledger_from_before_signatures_goes_on_and_is_marked_once(place):
     assert ledger.verify() == (3, 0, 0)
     record(ledger, unit(3600))
     record(ledger, unit(7200))
-    assert [entry["kind"] for entry in ledger.entries()] == [
-        "account",
-        "spec",
-        "release",
-        "signed",
-        "release",
-        "release",
-    ]
+    kinds = " ".join(entry["kind"] for entry in ledger.entries())
+    assert kinds == "account spec release signed release release"
     assert ledger.verify() == (6, 3, 3)
     assert [u.slot_s for u in ledger.released("a", "day 1")] == [0, 3600, 7200]
     forge(ledger, None, unit(10_800))

@@ -6,18 +6,8 @@ import msgspec
 import pytest
 
 from dpops.claims import ZCDP, PureDP
-from transforms.recorded.units import (
-    DebitGroup,
-    HatUnit,
-    LiveUnit,
-    Released,
-    StageUnit,
-    UnitKey,
-    all_of,
-    column_of,
-    decode,
-    encode,
-)
+from transforms.recorded import units
+from transforms.recorded.units import HatUnit, LiveUnit, Released, StageUnit, all_of, decode, encode
 
 FACTS = {
     "spec_id": "a",
@@ -92,8 +82,8 @@ def test_a_unit_is_written_as_old_ledgers_have_it_and_read_as_what_it_is(unit, t
 
 def test_a_live_slot_is_told_by_its_key_and_not_by_a_number():
     assert [unit.key.shard for unit in (OF_SLOT, STAGE, LIVE)] == [1, 1, None]
-    assert column_of(UnitKey("a", 7200, None)) == -1
-    assert DebitGroup.of(LIVE) != DebitGroup.of(STAGE)
+    assert units.column_of(units.UnitKey("a", 7200, None)) == -1
+    assert units.DebitGroup.of(LIVE) != units.DebitGroup.of(STAGE)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,8 @@ from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import parse
 from transforms.sources.elements import TEXT_BYTES, _batches, classify, why_no_reports
 
-ISO, CHICAGO, SECONDS = (
-    Units("iso", Fraction(1)),
-    Units("iso", Fraction(1), "America/Chicago"),
-    Units("s", Fraction(1)),
-)
+ISO, SECONDS = Units("iso", Fraction(1)), Units("s", Fraction(1))
+CHICAGO = Units("iso", Fraction(1), "America/Chicago")
 INDIA = timezone(timedelta(hours=5, minutes=30))
 
 
