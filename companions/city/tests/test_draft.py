@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.circles import drafted, rows
+from companions.city.tests.feeds import drafted, rows
 from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.values import zones_at

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.circles import rows
+from companions.city.tests.feeds import rows
 from hatstream_city.draft.draft import draft
 from pipelines.errors import InputError
 from pipelines.plan.counts import fullest_period

@@ -1,4 +1,4 @@
-"""`hatstream demo`, which is what `make run` runs, and the sentence that a newspaper could print."""
+"""`hatstream demo`, the sentence that a newspaper could print, and its made-up fleet: plausible, with real faults."""
 
 from dataclasses import replace
 from datetime import date
@@ -6,13 +6,26 @@ from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from dpops.allocation import Allocation
 from hatstream_lab.commands.demo import demo
 from hatstream_lab.demo import steps
-from hatstream_lab.made_up_fleet import MadeUpFleet
+from hatstream_lab.made_up_fleet import (
+    EXPRESS,
+    PACES,
+    SCHEMA,
+    MadeUpFleet,
+    _draw_halts,
+    draw_town,
+    simulate,
+    write_sample,
+)
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.cli import main
 from pipelines.specification import load
@@ -109,3 +122,104 @@ def _shortened(sample):
     path.parent.mkdir()
     pq.write_table(table.slice(0, table.num_rows - 100), path)
     return str(path)
+
+
+FLEET = MadeUpFleet()
+SMALL = MadeUpFleet(vehicles=8, routes=3, report_every_s=60)
+MIDNIGHT = 1_778_652_000  # 2026-05-13 00:00 at UTC-6, as Unix time
+
+
+@pytest.fixture(scope="module")
+def day() -> pa.Table:
+    return simulate(FLEET)
+
+
+@pytest.fixture(scope="module")
+def good(day: pa.Table) -> pa.Table:
+    """The day without its faults and its duplicates, and the local hour of each report."""
+    hour = (_seconds(day) - MIDNIGHT) / 3600
+    driven = day.append_column("hour", pa.array(hour)).filter(pa.array((hour > 0) & (_numbers(day, "lat") != 0)))
+    return driven.drop_null().group_by(driven.column_names).aggregate([])
+
+
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    return table[name].to_numpy()
+
+
+def _seconds(table: pa.Table) -> npt.NDArray[np.int64]:
+    return table["ts"].cast(pa.int64()).to_numpy() // 1_000_000
+
+
+def test_a_seed_gives_the_same_bytes_every_time(tmp_path: Path) -> None:
+    paths = [tmp_path / "once.parquet", tmp_path / "again.parquet"]
+    rows = [write_sample(SMALL, path) for path in paths]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert rows == [pq.read_metadata(path).num_rows for path in paths]
+
+
+def test_the_file_holds_the_table_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    write_sample(SMALL, tmp_path / "day.parquet")
+    assert pq.read_table(tmp_path / "day.parquet").equals(simulate(SMALL))
+    assert [path.name for path in tmp_path.iterdir()] == ["day.parquet"]
+
+
+def test_a_day_has_the_stated_columns_and_a_realistic_size(day: pa.Table) -> None:
+    assert day.schema == SCHEMA
+    assert 250_000 < day.num_rows < 350_000
+    assert sorted(day["bus"].unique().to_pylist()) == [f"BUS-{bus:04d}" for bus in range(FLEET.vehicles)]
+
+
+def test_a_bus_moves_as_fast_as_it_says(good: pa.Table) -> None:
+    for bus in ("BUS-0000", "BUS-0060"):
+        track = good.filter(pc.field("bus") == bus).sort_by("ts")
+        lat, lon = _numbers(track, "lat"), _numbers(track, "lon") * np.cos(np.radians(FLEET.centre[0]))
+        driven_km = 111.195 * np.hypot(np.diff(lat), np.diff(lon)).sum()
+        assert driven_km / np.ptp(_numbers(track, "hour")) == pytest.approx(
+            _numbers(track, "speed_kmh").mean(), rel=0.1
+        )
+
+
+def test_a_thousandth_of_the_reports_are_exact_duplicates(day: pa.Table) -> None:
+    copies = day.num_rows - day.group_by(day.column_names).aggregate([]).num_rows
+    assert 0.0008 < copies / day.num_rows < 0.0012
+
+
+def test_a_thousandth_of_the_reports_are_faulty_in_three_ways(day: pa.Table) -> None:
+    lost = (_numbers(day, "lat") == 0) & (_numbers(day, "lon") == 0)
+    faults = np.array([lost.sum(), (_seconds(day) == 0).sum(), day["speed_kmh"].null_count])
+    assert (faults / day.num_rows > 0.00025).all()
+    assert 0.0008 < faults.sum() / day.num_rows < 0.0012
+
+
+def test_service_keeps_local_hours_on_a_day_with_a_clock_change() -> None:
+    table = simulate(replace(SMALL, zone="America/New_York", day=date(2026, 3, 8)))
+    local = table.filter(pa.array(_seconds(table) > 0))["ts"].cast(pa.timestamp("us", tz="America/New_York"))
+    assert pc.min(pc.hour(local)).as_py() >= 5
+    assert set(pc.day(local).unique().to_pylist()) == {8}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("vehicles", 0, "vehicles must be at least 1, got 0"),
+        ("routes", 0, "routes must be at least 1, got 0"),
+        ("report_every_s", 0.5, r"report_every_s must be at least 1, got 0\.5"),
+        ("centre", (89.0, 0.0), r"centre must have a latitude within \[-80, 80\], got 89\.0"),
+    ],
+)
+def test_a_fleet_that_cannot_be_driven_is_refused(field: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(FLEET, **{field: value})  # type: ignore[arg-type]
+
+
+def test_streets_have_speeds_of_their_own_the_same_each_day_and_nothing_halts_on_an_expressway() -> None:
+    town = replace(SMALL, town_seed=SMALL.seed, has_streets=True)
+    routes, _ = draw_town(np.random.default_rng(town.seed), town)
+    again, _ = draw_town(np.random.default_rng(99), replace(town, seed=99))
+    assert [route.paces.tolist() for route in routes] == [route.paces.tolist() for route in again]
+    assert len({pace for route in routes for pace in route.paces.tolist()}) == len(PACES)
+    for route in routes:
+        halts_m = route.along(_draw_halts(np.random.default_rng(1), route, 10.0)[0])
+        stops_m = halts_m[(halts_m > 1) & (halts_m < route.length_m - 1)]
+        assert stops_m.size > 0
+        assert (route.pace(stops_m) < EXPRESS).all()
