@@ -29,6 +29,11 @@ class VehicleSpread:
     vehicle: float = fitted.VEHICLE_VARIANCE
     floor: float = fitted.FLOOR_VARIANCE
 
+    @property
+    def cautious(self) -> "VehicleSpread":
+        """CAUTION times these variances, for intervals: releases barely identify them."""
+        return VehicleSpread(CAUTION * self.vehicle, CAUTION * self.floor)
+
     def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
         """Computes variances of HATs' means from numbers of vehicles and mean speeds, (HATs,)."""
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor  # never divided by 0

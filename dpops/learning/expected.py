@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from dpops.learning.latent import TOTAL_PRECISION
 from dpops.levels import strategy
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Recipe, vehicle_weight, weight_at_places
 from dpops.levels.stages import Level, Stage, level, scaled, unit_noise
-from dpops.spread import CAUTION, FLEET_SD, INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
+from dpops.spread import FLEET_SD, INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95
 from dpops.types import Float64s
 
 MEAN_ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value over root mean square of a normal law
@@ -137,8 +136,7 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
         common = 1 / (1 / common + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
-# Cautious variances without learning: a plan has no releases.
-_ROUGH = VehicleSpread(CAUTION * fitted.VEHICLE_VARIANCE, CAUTION * fitted.FLOOR_VARIANCE)
+_ROUGH = TYPICAL.cautious  # variances without learning: a plan has no releases
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
 Noise = Callable[[Stage, Fraction], float]  # deviation of a level's noise, by its stage and share of the budget
@@ -284,7 +282,8 @@ def expected_maps(
     """
     share = dict(stage.shares)["place"]
     speed_sd, weight_sd = speed_noise(stage, share), weight_noise(stage, share)  # of a place's sums
-    traffic = _relative_traffic(crowding)
+    traffic = np.exp(crowding * normal_scores(_CLASSES))  # of classes, lognormal; below: of mean 1
+    traffic = traffic / traffic.mean()
     total_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = total_weight * traffic / places  # of a place in each class, (classes,); bounds leave the part RETAINED
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
@@ -296,27 +295,16 @@ def expected_maps(
         noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + day_variances))
         half = Z95 * np.sqrt(variance + day_variances / day)  # of the released days' mean, as in `learn_places`
+        order = np.argsort(half)
+        median = order[np.searchsorted(np.cumsum(reports[order]), 0.5)]  # class of the median by reports
         is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_AT_PLACE
         maps.append(
             ExpectedMap(
                 day=day,
                 error_kmh=MEAN_ABSOLUTE_NORMAL * float(reports @ np.sqrt(variance)),
                 cell_error_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(prior_variance),
-                half_width_kmh=_median(half, reports),
+                half_width_kmh=float(half[median]),
                 ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),
             )
         )
     return maps
-
-
-@cache
-def _relative_traffic(crowding: float) -> Float64s:
-    """Computes traffic of _CLASSES equal classes of places, lognormal, of mean 1."""
-    raw = np.exp(crowding * normal_scores(_CLASSES))
-    return np.asarray(raw / raw.mean())
-
-
-def _median(values: Float64s, weights: Float64s) -> float:
-    """Finds the weighted median; weights add up to 1."""
-    order = np.argsort(values)
-    return float(values[order][np.searchsorted(np.cumsum(weights[order]), 0.5)])

@@ -64,7 +64,7 @@ class Learned:
             total_sd=float(self.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
         )
-        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.cautious_spread  # of one vehicle
+        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.spread.cautious  # of one vehicle
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, self.speeds.spread)
         vehicles = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)

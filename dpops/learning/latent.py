@@ -13,7 +13,7 @@ from dpops.learning.releases import HOURS, DayValues
 from dpops.learning.state import Facts
 from dpops.levels.defaults import RETAINED
 from dpops.levels.stages import BLOCK_H, Groups
-from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, Z95, VehicleSpread, growth
+from dpops.spread import FLEET_SD, TYPICAL_KMH, Z95, VehicleSpread, growth
 from dpops.types import Float64s, Int64s
 
 TOTAL_PRECISION = fitted.RETAINED_SD**-2  # prior precision of a day's log weight around its vehicles'
@@ -315,11 +315,6 @@ class SpeedField(LatentField):
         """Computes variances of HATs' means around the field, (cells, slots)."""
         hats = np.maximum(self.weights[day], 1e-9)  # never divided by 0
         return self.spread.of(hats / self.one_weights[day], self.values[day])
-
-    @property
-    def cautious_spread(self) -> VehicleSpread:
-        """Multiple of the learned spread, which releases barely identify, for cautious intervals."""
-        return VehicleSpread(CAUTION * self.spread.vehicle, CAUTION * self.spread.floor)
 
     def _data(self, sums: Sequence[NoisySums], doubts: Float64s) -> LinearData:
         """Turns released sums around centres into observations of sums of weights times speed.

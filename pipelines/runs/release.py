@@ -96,11 +96,12 @@ def release(
 
 def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:
     """Describes a period stopped for too few vehicles, all from the public ledger."""
-    from transforms.releases.periods.stages import vehicles_of
+    from transforms.releases.periods.stages import read_unit
 
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
     unit = next(entry.unit for entry in entries if entry.unit.period == period)
-    vehicles, sd = vehicles_of(unit, spec.cells.region or ())
+    (city,) = read_unit(unit, spec.cells.region or ()).levels  # of a count: its weight is the number of vehicles
+    vehicles, sd = float(city.weights[0]), city.weight_sd
     declared = spec.fleet.vehicles if spec.fleet is not None else 0
     return (
         f"period {period}: about {max(vehicles, 0):,.0f} vehicles reported (a released number, give or take "

@@ -14,7 +14,7 @@ import pytest
 
 from dpops.learning.state import RECENT
 from dpops.levels.bounded import sum_up
-from dpops.levels.parts import count_stage, counted_first
+from dpops.levels.parts import count_stage, counted_first, vehicles_in
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.kit.grids import grid
@@ -23,14 +23,7 @@ from transforms.ledger.chain import Signature
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
 from transforms.releases.periods import learned, states
-from transforms.releases.periods.stages import (
-    LevelsPolicy,
-    draw_stage,
-    first_centres,
-    laid_stage,
-    read_unit,
-    vehicles_of,
-)
+from transforms.releases.periods.stages import LevelsPolicy, draw_stage, first_centres, laid_stage, read_unit
 from transforms.releases.periods.states import StateFile, StoredState
 
 OURS = Signature(b"k" * 32, "check")
@@ -96,7 +89,7 @@ def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
     unit = draw_stage(sum_up(rows(random_days(1, 40)), laid), laid, SLOTS, 0, HOW, Noise(os.urandom))
     values = states.stage_values(read_unit(unit, REGION), HOW.fleet)
     assert values.counts_vehicles
-    assert values.levels[0].weights[0, 0] == pytest.approx(vehicles_of(unit, REGION)[0])
+    assert values.levels[0].weights[0, 0] == pytest.approx(vehicles_in(read_unit(unit, REGION)))
 
 
 def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(

@@ -83,7 +83,8 @@ class LiveRelease(VectorRelease):
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
-        if stage is not None or not entries or is_closed(stages, facts.period):  # too late, or no centres
+        is_closed = any(entry.unit.period == facts.period for entry in stages)  # a stage ends a period's slots
+        if stage is not None or not entries or is_closed:  # too late, or no centres
             return stage
         (hour,) = hours_of([slot_s], self.zone)
         return live_slot(entries, len(facts.joint_slots_s), hour, self.policy.on(facts.period), learned_centres)
@@ -94,11 +95,6 @@ def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None
     earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
     complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
     return [entry for entry in earlier if entry.unit.period in complete - {period}]
-
-
-def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
-    """Checks whether a recorded stage ends a period's slots."""
-    return any(entry.unit.period == period for entry in stages)
 
 
 def live_slot(

@@ -16,7 +16,7 @@ import numpy as np
 from dpops.claims import ZCDP, PureDP
 from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
 from dpops.levels.defaults import Fleet
-from dpops.levels.parts import counted_first, rows_of_classes, vehicles_in
+from dpops.levels.parts import counted_first, rows_of_classes
 from dpops.levels.stages import CLASS, FIRST_CENTRE, PLACE, Differences, Kind, Level, Stage, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
@@ -234,12 +234,6 @@ def drawn_facts(
         "digest": hmac.digest(policy.digest_key, prefix + exact, "sha256").hex(),
         "total": policy.on(slots[0].period).total,  # scaled to the period's share
     }
-
-
-def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
-    """Reads a counting stage's vehicle number and noise deviation."""
-    read_stage = read_unit(unit, region)
-    return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 
 
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> ReleasedStage:
