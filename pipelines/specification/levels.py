@@ -14,6 +14,7 @@ from dpops.levels.parts import count_stage, counts_stage, is_too_many, live_stag
 from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification import tables
+from pipelines.specification.document import Document
 from pipelines.specification.parts import PartRequest, PlacesRequest
 from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
@@ -242,19 +243,20 @@ def _parts_text(shares: Iterable[tuple[str, Fraction]]) -> list[list[str]]:
 
 
 def levels_release(
+    document: Document,
     options: Mapping[str, Any],
-    *,
     total: SpanTotal,
-    is_of_span: bool,  # whether `total` is of a span of days, else of a period
-    declared: tables.FleetTable | None,  # [fleet]
-    region: Sequence[int],  # H3 cells
+    region: Sequence[int],
     timetable: Timetable,
-    counts_public: bool,
-    live: tables.LiveTable | None,  # [live]: shares of a stream's slots
-    counted: tables.CountOptions | None = None,  # released in place of the mean
+    counted: tables.CountOptions | None = None,
 ) -> LevelsRelease:
-    """Builds the release from the statistic's options and other tables. Raises ValueError."""
-    written, table = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml), declared or tables.FleetTable()
+    """Builds the release from the statistic's options and other tables. Raises ValueError.
+
+    total: of a span of days, if the document names one, else of a period. counted: released in place of the mean.
+    """
+    counts_public, live = document.account.adjacency == "counts-public", document.live
+    written = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml)
+    table = document.fleet or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():
         if number is not None and not 1 <= number <= 10_000_000:
@@ -275,11 +277,11 @@ def levels_release(
         free=free,
         exponent=written.power,
         bounds=bounds,
-        fleet_is_declared=declared is not None,
+        fleet_is_declared=document.fleet is not None,
         counts_public=counts_public,
         live=None if live is None else live_stage(kind, written_recipe.spread, epsilon, live.share),
         day_lateness_s=None if live is None else live.day_lateness_s,
-        span=total if is_of_span else None,
+        span=None if document.privacy.span_days is None else total,
         accounting=total.accounting,
         counted=counted,
     )

@@ -105,17 +105,7 @@ def levels_of(
     counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # which is alone then
     options = written if counted is None else {}  # a count has its own, in `counted`
     try:
-        release = levels_release(
-            options,
-            total=_total_of(document, timetable),
-            is_of_span=privacy.span_days is not None,
-            declared=document.fleet,
-            region=region or (),
-            timetable=timetable,
-            counts_public=account.adjacency == "counts-public",
-            live=document.live,
-            counted=counted,
-        )
+        release = levels_release(document, options, _total_of(document, timetable), region or (), timetable, counted)
         return replace(release, products=() if counted else _products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         advice = hint(options, Options, Document)

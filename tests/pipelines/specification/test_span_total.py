@@ -1,5 +1,6 @@
 """A total of several days is kept by the integers of all of its days together; wrong shares of it are caught."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
@@ -12,9 +13,11 @@ from dpops.claims import ZERO, GaussianDP, rho_within
 from dpops.levels.bounded import unchecked
 from dpops.levels.stages import Kind
 from dpops.types import Grid
+from pipelines.specification.document import read_tables
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.kit.grids import grid
+from tests.levels_city import SPEC
 from tests.transforms.releases.levels_days import HOURS, REGION
 from transforms.public import EntryNumber
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
@@ -35,16 +38,9 @@ def delta_of(kind: Kind) -> Fraction | None:
 
 
 def asked_of(total: SpanTotal) -> LevelsRelease:
-    return levels_release(
-        {},
-        total=total,
-        is_of_span=True,
-        declared=None,
-        region=REGION,
-        timetable=Timetable("UTC", "vehicle-day", 60, ((7 * 60, 14 * 60),)),
-        counts_public=False,
-        live=None,
-    )
+    written = SPEC.replace("[fleet]\nvehicles = 50\n", "").replace("[privacy]", f"[privacy]\nspan_days = {total.days}")
+    timetable = Timetable("UTC", "vehicle-day", 60, ((7 * 60, 14 * 60),))
+    return levels_release(read_tables(tomllib.loads(written)), {}, total, REGION, timetable)
 
 
 def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
