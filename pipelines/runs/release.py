@@ -14,7 +14,7 @@ from pipelines.job import Outputs, admitted, job_of, ledger_account_of, with_dig
 from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome
 from pipelines.specification import Specification
-from pipelines.specification.toml_types import not_added_up
+from pipelines.specification.tables import not_added_up
 from transforms.ledger.spending import AccountRefusal
 from transforms.public import Operator
 from transforms.sinks.published import HATS

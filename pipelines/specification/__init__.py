@@ -17,7 +17,7 @@ from pipelines.specification import checks
 from pipelines.specification.document import Document, read, read_tables
 from pipelines.specification.parts import parts_of
 from pipelines.specification.statistics import levels_of, statistics_of
-from pipelines.specification.toml_types import not_added_up
+from pipelines.specification.tables import not_added_up
 from pipelines.specification.values import AccountTerms, Specification
 from transforms.observe.parse import E7, in_box
 from transforms.releases.hats.draw import weights_of

@@ -20,8 +20,7 @@ from dpops.types import Grid
 from pipelines.errors import SpecificationError, check_name, need, raise_as, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.levels import LevelsRelease
-from pipelines.specification.tables import read_keys
-from pipelines.specification.toml_types import not_added_up
+from pipelines.specification.tables import not_added_up, read_keys
 from pipelines.specification.values import DECISIVE, AccountTerms, Cells, Input, Privacy
 from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound

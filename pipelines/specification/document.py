@@ -16,8 +16,8 @@ from dpops.accountant import Limit
 from dpops.claims import Accounting
 from dpops.types import Per, Scope
 from pipelines.errors import SpecificationError, shortened
+from pipelines.specification import tables as toml
 from pipelines.specification.tables import FleetTable, LiveTable, PlacesTable, PublisherTable
-from pipelines.specification.toml_types import from_toml, hint, limit_from_toml
 from transforms.atomic_files import read_text
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
@@ -278,7 +278,7 @@ def converted(data: Any, kind: type[Table], source: str) -> Table:
     try:
         return msgspec.convert(data, kind, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, kind, Document)}") from None
+        raise SpecificationError(f"{source}: {shortened(str(error))}{toml.hint(data, kind, Document)}") from None
 
 
 def options_of(statistic: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,4 +322,4 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
 
 def _value(kind: type, value: object) -> Fraction | Limit:
     """Reads what msgspec cannot: a limit or an exact number."""
-    return limit_from_toml(value) if kind is Limit else from_toml(kind, value)
+    return toml.limit_from_toml(value) if kind is Limit else toml.from_toml(kind, value)

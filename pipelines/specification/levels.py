@@ -16,7 +16,6 @@ from dpops.levels.strategy import Free, chosen
 from pipelines.specification import tables
 from pipelines.specification.document import Document
 from pipelines.specification.parts import PartRequest, PlacesRequest
-from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
 from transforms.places.ground import hats_of
 from transforms.releases import DayShare, DayShares
@@ -255,7 +254,7 @@ def levels_release(
     total: of a span of days, if the document names one, else of a period. counted: released in place of the mean.
     """
     counts_public, live = document.account.adjacency == "counts-public", document.live
-    written = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml)
+    written = msgspec.convert(dict(options), tables.Options, dec_hook=tables.from_toml)
     table = document.fleet or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from dpops import statistics as registry
 from dpops.mechanisms import registered
 from pipelines.specification.document import Document, OutputTable
-from pipelines.specification.tables import STATISTIC, ClassOptions, Options
-from pipelines.specification.toml_types import Schema, table_type, values_of
+from pipelines.specification.tables import STATISTIC, ClassOptions, Options, Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 
 _HIDDEN_TABLES = ("prior", "statistic")  # fields of mechanisms that come from elsewhere in the specification

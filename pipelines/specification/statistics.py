@@ -16,8 +16,7 @@ from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from pipelines.errors import SpecificationError, need, raise_as
 from pipelines.specification.document import Document, converted, options_of
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
-from pipelines.specification.tables import CountOptions, Options
-from pipelines.specification.toml_types import from_toml, hint
+from pipelines.specification.tables import CountOptions, Options, from_toml, hint
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable
