@@ -132,3 +132,10 @@ def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1],
         *given, "--from", start, "--to", end,
         "--output", str(folder / "out"), "--formats", ",".join(FORMATS), *more,
     ]  # fmt: skip
+
+
+def estimate(folder: Path, output: str, *more: str, start: str = DAYS[0], end: str | None = None) -> list[str]:
+    """The command that estimates released days, or one, again into a folder below, as CSV unless told otherwise."""
+    where = ["--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]
+    days = ["--from", start, "--to", end or start]
+    return ["estimate", *where, "--output", str(folder / output), *days, "--formats", "csv", *more]

@@ -27,3 +27,10 @@ def entries(folder: Path) -> list[Sequenced]:
 
 def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def sums_of(folder: Path, hatstream: Run, day: str = DAYS[0]) -> list[dict[str, str]]:
+    """What was released of a day itself."""
+    assert hatstream(*city.estimate(folder, "sums", "--released", start=day))[0] == 0
+    (path,) = (folder / "sums").glob("released-*.csv")
+    return rows_of(path)

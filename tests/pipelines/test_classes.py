@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.specification import Specification, SpecificationError, load
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.levels_runs import Run, entries, released, rows_of
+from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION
@@ -50,11 +50,7 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
         assert {row["cell"] for row in rows} == set(CELLS)
         assert set(DISTRIBUTION) <= set(rows[0])
         assert {row["statistic"] for row in rows} == {"mean"}
-    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
-    days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
-    assert hatstream("estimate", *map(str, where), *days)[0] == 0
-    (sums,) = (tmp_path / "s").glob("released-*.csv")
-    rows = [row for row in rows_of(sums) if row["level"].startswith("class")]
+    rows = [row for row in sums_of(tmp_path, hatstream) if row["level"].startswith("class")]
     assert [row["level"] for row in rows[:6]] == [f"class {low} to {high}" for low, high in pairwise(EDGES)]
     assert [row["cell"] for row in rows] == [cell for cell in sorted(CELLS) for _ in range(6)]
     assert not any(row["speed"] for row in rows)

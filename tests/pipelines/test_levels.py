@@ -23,7 +23,7 @@ from pipelines.specification import Specification, SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.commands.releases import files_in
-from tests.pipelines.levels_runs import Run, entries, released, rows_of
+from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
 from transforms import tasks
 from transforms.recorded.stage_plan import bare_stage, rests_on, stage_of
 from transforms.records import SlotEstimates
@@ -43,11 +43,8 @@ def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream
 
 def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
     """On request, in files of HATs and of products, and nothing else changes."""
-    where = [f"--{name}={folder / name}{end}" for name, end in (("spec", ".toml"), ("ledger", ".sqlite"))]
-    days = ("--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv")
     for columns in ("times", "times,traffic"):
-        asked = (f"--output={folder / columns}", "--columns", columns)
-        assert hatstream("estimate", *where, *days, *asked)[0] == 0
+        assert hatstream(*city.estimate(folder, columns, "--columns", columns, end=DAYS[-1]))[0] == 0
     for path in (folder / "times").glob("*.csv"):
         for without, row in zip(rows_of(path), rows_of(folder / "times,traffic" / path.name), strict=True):
             assert {name: row[name] for name in without} == without
@@ -83,11 +80,8 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     levels_city.write(folder)
     summary = released(folder, hatstream, start=DAYS[1], end=DAYS[1])
     (period,) = summary["periods"]  # type: ignore[misc]
-    where = (f"--spec={folder / 'spec.toml'}", f"--ledger={folder / 'ledger.sqlite'}", f"--output={folder / 's'}")
-    days = ("--from", DAYS[1], "--to", DAYS[1])
-    assert hatstream("estimate", *where, *days, "--released", "--formats", "csv")[0] == 0
-    (sums,) = (folder / "s").glob("released-*.csv")
-    return period["stages"], summary["operator_only"].get("entries"), rows_of(sums)  # type: ignore[index]
+    sums = sums_of(folder, hatstream, DAYS[1])
+    return period["stages"], summary["operator_only"].get("entries"), sums  # type: ignore[index]
 
 
 def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, hatstream: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.levels_runs import Run, entries, released, rows_of
+from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.releases.periods import stages
@@ -66,11 +66,8 @@ def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: 
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
     opened(tmp_path, hatstream, spec=SPEC + OF_FILE)
     released(tmp_path, hatstream, end=DAYS[0])
-    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
-    days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
-    assert hatstream("estimate", *map(str, where), *days)[0] == 0
-    (sums,) = (tmp_path / "s").glob("released-*.csv")
-    assert [row["cell"] for row in rows_of(sums) if row["level"] == "place"] == ["Ring Road"]
+    sums = sums_of(tmp_path, hatstream)
+    assert [row["cell"] for row in sums if row["level"] == "place"] == ["Ring Road"]
 
 
 def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
@@ -242,9 +239,7 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
 def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
-    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out")
-    days = ("--from", DAYS[1], "--to", DAYS[1], "--product", "place-standing", "--formats", "csv")
-    assert hatstream("estimate", *map(str, where), *days)[0] == 0
+    assert hatstream(*city.estimate(tmp_path, "out", "--product", "place-standing", start=DAYS[1]))[0] == 0
     again = products(tmp_path)["place-standing"]
     assert len(again) == 196
     (tmp_path / "spec.toml").write_text(SPEC + HEXAGONS + PRODUCTS)

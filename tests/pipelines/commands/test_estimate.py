@@ -10,6 +10,7 @@ import pytest
 
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from tests.pipelines.commands.releases import files_in
 from tests.pipelines.levels_runs import Run
 from tests.statistical.checks import seeded
 from transforms.recorded.stage_plan import stage_of
@@ -51,11 +52,9 @@ def made(folder: Path, hatstream: Run, *days: str, is_known: bool = False) -> Pa
 
 
 def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, bytes]:
-    spec, ledger, output = folder / "spec.toml", folder / "ledger.sqlite", folder / name
-    where = ("--spec", str(spec), "--ledger", str(ledger), "--output", str(output), "--formats", "csv,jsonl")
-    code, out, err = hatstream("estimate", *where, "--from", DAYS[0], "--to", DAYS[-1], *more)
+    code, out, err = hatstream(*city.estimate(folder, name, "--formats", "csv,jsonl", *more, end=DAYS[-1]))
     assert code == 0, out + err
-    return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
+    return files_in(folder / name)
 
 
 def test_causal_estimates_are_the_published_bytes_without_the_data(known: Path, again: Files) -> None:
@@ -212,7 +211,6 @@ def test_products_that_cannot_be_are_refused_and_say_why(
     options: list[str], rule: str, tmp_path: Path, hatstream: Run
 ) -> None:
     levels_city.write(tmp_path)
-    spec = ("--spec", str(tmp_path / "spec.toml"), "--output", str(tmp_path / "o"))
-    code, _, err = hatstream("estimate", *spec, "--from", DAYS[0], "--to", DAYS[0], *options)
+    code, _, err = hatstream(*city.estimate(tmp_path, "o", *options))
     assert code != 0
     assert rule in " ".join(err.split())

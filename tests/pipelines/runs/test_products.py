@@ -37,9 +37,7 @@ def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: P
     assert sorted({name[:9] for name in released.keys() - without.keys()}) == ["cell-part", "city-hour"]
     assert len(released) == len(without) + 2 * len(city.FORMATS)
 
-    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "again")
-    formats = ("--formats", ",".join(city.FORMATS))
-    assert hatstream("estimate", *where, *formats, "--from", DAYS[0], "--to", DAYS[0])[0] == 0
+    assert hatstream(*city.estimate(tmp_path, "again", "--formats", ",".join(city.FORMATS)))[0] == 0
     assert files_in(tmp_path / "again") == released
 
     (tmp_path / "spec.toml").write_text((levels_city.SPEC + OUTPUT).replace("08:00-10:00", "09:00-10:00"))
