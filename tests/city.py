@@ -1,5 +1,6 @@
 """A small made-up city for tests: two days of a few buses as CSV, and a specification for it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,18 @@ def opened(
         (folder / name).write_bytes(data)
     (folder / "ledger.key").chmod(0o600)
     return folder
+
+
+def done(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> str:
+    """Runs a command that must succeed; returns its standard output."""
+    code, out, err = hatstream(*command)
+    assert code == 0, out + err
+    return out
+
+
+def told(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> Any:
+    """The document that a command prints for programs."""
+    return json.loads(done(hatstream, *command, "--json"))
 
 
 def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1], feed: str = "feed.csv") -> list[str]:

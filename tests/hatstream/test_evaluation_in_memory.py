@@ -41,8 +41,7 @@ def released_by_the_command(folder: Path, hatstream, monkeypatch: pytest.MonkeyP
     assert hatstream("init", *where)[0] == 0
     days = ("--from", DAYS[0], "--to", DAYS[-1])
     output = ("--input", folder / "feed.csv", "--output", folder / "out", "--formats", "parquet")
-    code, _, err = hatstream("release", *where, *days, *output)
-    assert code == 0, err
+    city.done(hatstream, "release", *where, *days, *output)
     return pa.concat_tables([pq.read_table(path) for path in sorted((folder / "out").glob("hats-*.parquet"))])
 
 

@@ -1,7 +1,6 @@
 """Releases of the small city by levels, and what they left behind."""
 
 import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> dict[str, object]:
-    code, out, err = hatstream(*city.release(folder, "--json", *more, start=start, end=end))
-    assert code == 0, err
-    summary: dict[str, object] = json.loads(out)
+    summary: dict[str, object] = city.told(hatstream, *city.release(folder, *more, start=start, end=end))
     return summary
 
 

@@ -73,9 +73,7 @@ def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path,
 def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
-    code, out, _ = hatstream("ledger", "show", "--json", "--ledger", str(tmp_path / "ledger.sqlite"))
-    assert code == 0
-    (account,) = json.loads(out)
+    (account,) = city.told(hatstream, "ledger", "show", "--ledger", tmp_path / "ledger.sqlite")
     told = [(use["first"], use["last"], round(use["part"], 4)) for use in account["spans"]]
     assert told == [("2022-01-01", "2022-01-04", 0.5), ("2022-01-05", "2022-01-05", 0.25)]
 
@@ -113,9 +111,7 @@ def test_days_have_the_shares_that_the_specification_gives_them(spec: str, tmp_p
 def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any]]:
     """What a plan says of the total as that of several days."""
     levels_city.write(folder, spec=spec, lines=[])
-    code, out, err = hatstream("plan", "--spec", str(folder / "spec.toml"), "--json")
-    assert code == 0, err
-    spans: list[dict[str, Any]] = json.loads(out)["spans"]
+    spans: list[dict[str, Any]] = city.told(hatstream, "plan", "--spec", folder / "spec.toml")["spans"]
     return spans
 
 
@@ -216,9 +212,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
 def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: Path, hatstream: Run) -> None:
     small = WEEKENDS.replace("vehicles = 50", "vehicles = 40").replace("days = 4", "days = 91")
     levels_city.write(tmp_path, spec=small, lines=[])
-    code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-    assert code == 0, err
-    plan = json.loads(out)
+    plan = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml")
     first = next(span["first_published"] for span in plan["spans"] if span["as_specified"])
     assert first > 1
     (said,) = [answer for answer in plan["answers"] if "held back" in answer]

@@ -1,6 +1,5 @@
 """`hatstream ledger missing`: the slots without a release, on both databases."""
 
-import json
 import sqlite3
 from contextlib import closing
 
@@ -37,9 +36,7 @@ def release(hatstream, folder, start, end):
 
 
 def ask(hatstream, folder, start=FIRST, end=LAST):
-    code, out, _ = hatstream("ledger", "missing", *place(folder), "--from", start, "--to", end, "--json")
-    assert code == 0
-    return json.loads(out)
+    return city.told(hatstream, "ledger", "missing", *place(folder), "--from", start, "--to", end)
 
 
 def starts(answer):

@@ -44,16 +44,14 @@ def made(folder: Path, hatstream: Run, *days: str, is_known: bool = False) -> Pa
     else:
         levels_city.opened(folder, hatstream)
     for start, end in [(days[0], days[-1])] if is_known else zip(days, days, strict=True):
-        code, _, err = hatstream(*city.release(folder, start=start, end=end))
-        assert code == 0, err
+        city.done(hatstream, *city.release(folder, start=start, end=end))
     for path in folder.glob("feed*"):
         path.unlink()
     return folder
 
 
 def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, bytes]:
-    code, out, err = hatstream(*city.estimate(folder, name, "--formats", "csv,jsonl", *more, end=DAYS[-1]))
-    assert code == 0, out + err
+    city.done(hatstream, *city.estimate(folder, name, "--formats", "csv,jsonl", *more, end=DAYS[-1]))
     return files_in(folder / name)
 
 
@@ -75,9 +73,7 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
 
 def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: Files, hatstream: Run) -> None:
     where = ("plan", "--spec", str(known / "spec.toml"), "--ledger")
-    code, out, err = hatstream(*where, str(known / "ledger.sqlite"), "--json")
-    assert code == 0, err
-    newest = json.loads(out)["newest_day"]
+    newest = city.told(hatstream, *where, str(known / "ledger.sqlite"))["newest_day"]
     assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[-1], 3, "km/h")
     rows = [json.loads(line) for name, data in again.items() if name.endswith("jsonl") for line in data.splitlines()]
     rows = [row for row in rows if row.get("product") is None and row["slot_start"].startswith(DAYS[-1])]

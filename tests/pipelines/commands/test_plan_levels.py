@@ -68,8 +68,7 @@ def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, 
     assert own < min(cells, slots)
     small = levels_city.SPEC.replace("vehicles = 50", "vehicles = 5")
     assert {day["reports"] for day in planned(small)["usable"][0]["days"][:1]} == {0.0}
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
-    assert code == 0
+    out = city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml")
     answer = "Expected to be usable by themselves, if places and hours differ as usual: on day 1 none, it is expected"
     assert " ".join(out.split()).startswith(answer)
 
@@ -116,8 +115,7 @@ def test_secret_counts_change_nothing_but_the_operators_part(planned, tmp_path):
 
 def test_the_text_says_that_counts_are_for_the_operator_alone(tmp_path, hatstream):
     levels_city.write(tmp_path)
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
-    assert code == 0
+    out = city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
     assert "FOR THE OPERATOR ALONE" in out
     assert "±2 km/h" in out
     assert "out of reach" in out
@@ -126,12 +124,8 @@ def test_the_text_says_that_counts_are_for_the_operator_alone(tmp_path, hatstrea
 def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
     """Two days alike; the plan's period holds what a release of one of them debits."""
     city.opened(tmp_path, hatstream)
-    code, out, _ = hatstream(*city.release(tmp_path, "--json", start=city.DAYS[0], end=city.DAYS[0]))
-    assert code == 0
-    (period,) = json.loads(out)["periods"]
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv", "--json")
-    assert code == 0
-    document = json.loads(out)
+    (period,) = city.told(hatstream, *city.release(tmp_path, end=city.DAYS[0]))["periods"]
+    document = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
     assert document["composed"]["debit_of_a_period"] == {"epsilon": period["sum_of_slot_maxima"], "known": "exact"}
     assert document["hats"] == period["hats"]
     assert "resolution 8" in {choice["choice"] for choice in document["choices"]}
@@ -161,8 +155,7 @@ def test_a_plan_of_delays_speaks_of_minutes_alone(planned, tmp_path, hatstream):
     assert now(of_delays)["place_vehicles"] == now(of_speeds)["place_vehicles"]
     assert now(of_delays)["half_widths"] == pytest.approx([half / 10 for half in now(of_speeds)["half_widths"]])
     assert of_delays["spans"][0]["constant"] == pytest.approx(of_speeds["spans"][0]["constant"] / 10)
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
-    assert code == 0
+    out = city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml")
     assert "±2 min" in out
     assert "km/h" not in out
 
@@ -242,8 +235,7 @@ def test_the_table_shows_half_widths_and_the_part_that_is_ok(
     monkeypatch.setenv("COLUMNS", columns)
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
     (tmp_path / "spec.toml").write_text(SPEC + '[places]\nfile = "segments.geojson"\n')
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
-    assert code == 0
+    out = city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml")
     assert "A map of places" in out
     rows = [line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│ ")]
     assert {"resolution 8", "resolution 9", "the file's"} <= set(rows)

@@ -221,8 +221,7 @@ def test_a_feed_in_local_time_is_released_slot_by_slot_as_one_with_offsets(tmp_p
     (tmp_path / "feed.csv.gz").write_bytes(gzip.compress(feed.read_bytes().replace(b",", b";")))
     feed.unlink()
     assert hatstream(*city.init(tmp_path))[0] == 0
-    code, out, _ = hatstream(*city.release(tmp_path, "--json", feed="feed.csv.gz"))
-    assert code == 0
+    out = city.done(hatstream, *city.release(tmp_path, "--json", feed="feed.csv.gz"))
     assert f'"observations":{len(city.rows())}' in out
     assert any(b"\n" in data.strip() for name, data in files_in(tmp_path / "out").items() if name.endswith(".csv"))
 

@@ -36,9 +36,7 @@ def digests(folder):
 
 
 def entries(folder, hatstream):
-    code, out, _ = hatstream("ledger", "verify", "--ledger", folder / "ledger.sqlite")
-    assert code == 0
-    return out
+    return city.done(hatstream, "ledger", "verify", "--ledger", folder / "ledger.sqlite")
 
 
 def check_equal(folder, hatstream, arguments):

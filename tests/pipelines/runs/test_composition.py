@@ -1,7 +1,5 @@
 """Composition over HATs end to end: whole periods, suppression, mean and variance, one epsilon said in many ways."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -33,9 +31,7 @@ TWO = ('name = "mean"\nmechanism = "array-average"', BOTH)
 
 
 def released(folder, hatstream, *more):
-    code, out, _ = hatstream(*city.release(folder, "--json", *more))
-    assert code == 0
-    return json.loads(out.splitlines()[-1])
+    return city.told(hatstream, *city.release(folder, *more))
 
 
 def ledger_of(folder):
@@ -172,9 +168,8 @@ def counts_of(folder):
 @pytest.mark.parametrize("privacy", ['per = "hat"', 'per = "period"', WHOLE, CLIPPED, 'per = "hat"\nscope = "period"'])
 def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
     city.opened(tmp_path, hatstream, spec=spec_of(privacy, ("epsilon = 1.0", "epsilon = 0.5"), TWO))
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
-    assert code == 0
-    composed = json.loads(out.splitlines()[-1])["composed"]
+    asked = ("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path))
+    composed = city.told(hatstream, *asked)["composed"]
     (period,) = released(tmp_path, hatstream, *DAY)["periods"]
     assert composed["debit_of_a_period"]["epsilon"] == pytest.approx(period["sum_of_slot_maxima"])
     if "clip" not in privacy:  # which of equal vehicles leaves a HAT is decided by their hashes
@@ -192,9 +187,7 @@ def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
 def test_one_release_is_said_per_hat_slot_day_and_week(tmp_path, hatstream, unit, said):
     spec = spec_of('per = "hat"', ('unit = "vehicle-day"', f'unit = "{unit}"'.replace('"2023-01-01"', "2023-01-01")))
     city.write(tmp_path, spec=spec)
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
-    assert code == 0
-    document = json.loads(out.splitlines()[-1])
+    document = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path))
     by_unit = {guarantee["unit"]: guarantee for guarantee in document["guarantees"]}
     assert by_unit["a vehicle in one HAT"]["release"] == {"epsilon": 1.0, "known": "exact"}
     assert by_unit["a vehicle in one slot"]["release"] == {"epsilon": 3.0, "known": "exact"}

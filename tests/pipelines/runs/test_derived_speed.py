@@ -90,9 +90,8 @@ def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstre
     header, lines = rows(buses=9)
     (tmp_path / "spec.toml").write_text(SPEC)
     (tmp_path / "feed.csv").write_text(header + "".join(lines))
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv", "--json")
-    assert code == 0
-    assert json.loads(out)["operator_only"]["vehicles"] == 9
+    planned = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
+    assert planned["operator_only"]["vehicles"] == 9
     data = ("--data", tmp_path / "feed.csv", "--spec", tmp_path / "spec.toml", "--not-private")
     code, out, _ = hatstream("evaluate", "days", *data, "--runs", 1, "--totals", 1, "--json")
     assert (code, json.loads(out)["city_mean_kmh"]) == (0, 36)

@@ -97,12 +97,9 @@ def test_a_slip_is_answered_with_what_was_meant(tmp_path, old, new, told):
 
 def test_check_says_what_a_specification_asks_for(tmp_path, hatstream):
     spec, _ = city.write(tmp_path)
-    code, out, _ = hatstream("spec", "check", spec)
-    assert code == 0
-    assert "mean by array-average" in out
-    code, out, _ = hatstream("spec", "check", spec, "--json")
-    assert json.loads(out)["spec_id"] == load(spec).spec_id
-    assert json.loads(out)["outputs"] == "HATs"
+    assert "mean by array-average" in city.done(hatstream, "spec", "check", spec)
+    described = city.told(hatstream, "spec", "check", spec)
+    assert (described["spec_id"], described["outputs"]) == (load(spec).spec_id, "HATs")
     spec.write_text("nonsense")
     assert hatstream("spec", "check", spec)[0] == 2
 
