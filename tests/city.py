@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.account import location
+from pipelines.specification import Specification, load
 
 SPEC = """
 name = "small-city"
@@ -82,6 +83,12 @@ def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> 
     spec_path.write_text(spec)
     feed.write_text(HEADER + "".join(rows() if lines is None else lines))
     return spec_path, feed
+
+
+def loaded(folder: Path, spec: str = SPEC) -> Specification:
+    """The specification, which the folder then has in place of any other."""
+    (folder / "spec.toml").write_text(spec)
+    return load(folder / "spec.toml")
 
 
 def write_parquet(folder: Path) -> None:

@@ -100,8 +100,7 @@ def test_the_accounting_of_before_is_the_default_and_changes_no_identity(tmp_pat
     plain = plain.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
     texts = {}
     for accounting in ("", 'accounting = "zcdp"', 'accounting = "gdp"'):
-        (tmp_path / "spec.toml").write_text(plain.replace("[account]", f"[account]\n{accounting}"))
-        texts[accounting] = load(tmp_path / "spec.toml").text
+        texts[accounting] = city.loaded(tmp_path, plain.replace("[account]", f"[account]\n{accounting}")).text
     assert texts[""] == texts['accounting = "zcdp"']
     assert '"accounting"' not in texts[""]
     assert '"accounting":"gdp"' in texts['accounting = "gdp"']
@@ -125,8 +124,7 @@ def in_mu_of_days(accounting: Accounting, more: str = "") -> str:
 def test_all_looks_at_a_day_claim_by_the_accounting_and_no_more_than_the_total(
     accounting: Accounting, more: str, tmp_path: Path
 ) -> None:
-    levels_city.write(tmp_path, spec=in_mu_of_days(accounting, more))
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path, in_mu_of_days(accounting, more))
     policy = spec.by_levels.policy(spec.spec_id, spec.cells.region or (), spec.value, b"")
     for day in ("2022-01-03", "2022-01-05", "2022-01-08"):
         of_day = policy.on(day)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.specification import Specification, SpecificationError, load
+from pipelines.specification import SpecificationError, load
+from tests.city import loaded
 from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
@@ -20,11 +21,6 @@ PLACES = "[places]\nresolution = 9\n"
 
 def with_classes(more: str = "", spec: str = SPEC) -> str:
     return spec.replace("[input]", BESIDE + more + "[input]")
-
-
-def loaded(folder: Path, spec: str) -> Specification:
-    (folder / "spec.toml").write_text(spec)
-    return load(folder / "spec.toml")
 
 
 def of_classes(folder: Path) -> list[StageUnit]:

@@ -229,7 +229,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
 def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, hatstream: Run) -> None:
     asked = "vehicles = 50\nprofile = { hats = 6, cells = 2, reports = 30 }"
     folder = opened(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
-    plain, reported = load(levels_city.write(tmp_path)[0]), load(folder / "spec.toml")
+    plain, reported = city.loaded(tmp_path, levels_city.SPEC), load(folder / "spec.toml")
     assert plain.spec_id != reported.spec_id
     assert "reports" not in plain.text, "what was written before is what it was"
     released(folder, hatstream, end=DAYS[0])
@@ -270,7 +270,7 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, ol
 
 def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_path: Path) -> None:
     def loaded(asked: str) -> Specification:
-        return load(levels_city.write(tmp_path, spec=SPEC.replace('"levels"', f'"levels"{asked}'))[0])
+        return city.loaded(tmp_path, SPEC.replace('"levels"', f'"levels"{asked}'))
 
     plain, reports, vehicles = (loaded(asked) for asked in ("", '\ntarget = "reports"', '\ntarget = "vehicles"'))
     assert [spec.levels.exponent for spec in (plain, reports, vehicles)] == [Fraction(3, 4), 1, 0]
@@ -300,13 +300,13 @@ def test_live_slots_that_cannot_be_are_refused(tmp_path: Path, live: str, adjace
         "minutes = 60", "minutes = 60\nallowed_lateness_s = 10"
     )
     with pytest.raises(SpecificationError, match=named):
-        load(levels_city.write(tmp_path, spec=f"{spec}[live]\n{live}\n")[0])
+        city.loaded(tmp_path, f"{spec}[live]\n{live}\n")
 
 
 def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_not(tmp_path: Path) -> None:
-    plain = load(levels_city.write(tmp_path)[0])
+    plain = city.loaded(tmp_path, levels_city.SPEC)
     specs = {
-        live: load(levels_city.write(tmp_path, spec=f"{SPEC}[live]\n{live}\n")[0])
+        live: city.loaded(tmp_path, f"{SPEC}[live]\n{live}\n")
         for live in ("", "share = 0.4", "share = 0.3", "day_lateness_s = 60")
     }
     assert plain.levels is not None
@@ -337,10 +337,7 @@ def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) 
 
 def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path: Path) -> None:
     """The neighbours of public counts are vehicles at other speeds: their vectors may be opposite, so each is half."""
-    secret, public = (
-        load(levels_city.write(tmp_path, spec=spec)[0])
-        for spec in (SPEC, SPEC.replace('"add-remove"', '"counts-public"'))
-    )
+    secret, public = (city.loaded(tmp_path, spec) for spec in (SPEC, SPEC.replace('"add-remove"', '"counts-public"')))
     assert secret.levels is not None
     assert public.levels is not None
     assert public.levels.claim == secret.levels.claim

@@ -29,8 +29,7 @@ OF_FILE = '[places]\nfile = "segments.geojson"\nshare = 0.25\n'
 
 def loaded(folder: Path, more: str, document: object = FILE, spec: str = SPEC) -> object:
     (folder / "segments.geojson").write_text(json.dumps(document))
-    (folder / "spec.toml").write_text(spec + more)
-    return load(folder / "spec.toml")
+    return city.loaded(folder, spec + more)
 
 
 def of_places(folder: Path) -> list[object]:

@@ -129,8 +129,7 @@ def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> Non
         once.replace("days = 2", "days = 1").replace("1 }", "0.5 }"),
     ):
         spec = SPEC.replace("span_days = 4", f"span_days = 4\n{given}")
-        levels_city.write(tmp_path, spec=spec.replace("epsilon = 2.64", "epsilon = 3.5"), lines=[])
-        ids.append(load(tmp_path / "spec.toml").spec_id)
+        ids.append(city.loaded(tmp_path, spec.replace("epsilon = 2.64", "epsilon = 3.5")).spec_id)
     assert ids[0] == ids[1] == ids[2]
     assert len(set(ids)) == len(ids) - 2
 
@@ -171,8 +170,7 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, ol
 
 
 def test_limits_and_spans_read_as_they_are_written(tmp_path: Path) -> None:
-    levels_city.write(tmp_path, spec=SPEC, lines=[])
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path, SPEC)
     day, span = DeltaLimit(Fraction("2.64"), DELTA), DeltaLimit(Fraction(5), DELTA)
     assert spec.account.limit == SpanLimits((Span(1, day), Span(4, span)))
     assert "span_days" in spec.text

@@ -13,7 +13,6 @@ from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.stream.stream import Stream
-from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch
 from transforms import counters
@@ -25,8 +24,7 @@ HOUR_S = 3600
 def released(tmp_path, monkeypatch):
     """Runs a clock against the slots from 8 to 10; returns units by slot, what was counted, and the files' names."""
     counts = Counters(monkeypatch, *STEPS).counts
-    city.write(tmp_path)
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path)
     place = location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key")
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")

@@ -142,8 +142,7 @@ def test_a_period_that_began_with_slots_that_could_not_follow_the_clock_is_refus
         ('"vehicle-day"', '"vehicle-ever"\nsince = 2022-01-01\nuntil = 2030-01-01'),
     )  # fmt: skip
     start_s = int(datetime(2026, 3, 1, 6, tzinfo=UTC).timestamp())
-    city.write(tmp_path, spec=ever)
-    check_endless(load(tmp_path / "spec.toml"), start_s)
+    check_endless(city.loaded(tmp_path, ever), start_s)
     city.write(tmp_path, spec=ever.replace('per = "hat"', 'per = "period"'))
     with pytest.raises(SpecificationError, match="America/Mexico_City changes its clock on 2022-04-03"):
         check_endless(load(tmp_path / "spec.toml"), start_s)
@@ -213,8 +212,7 @@ def test_a_job_server_that_does_not_answer_is_named(run, monkeypatch):
 
 
 def test_the_first_slot_is_one_that_has_not_begun_unless_it_is_named(tmp_path):
-    city.write(tmp_path)
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path)
 
     def text(start, now):
         return spec.timetable.text(first_slot(spec, start, now))
@@ -253,8 +251,7 @@ def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit)
 def test_another_specification_key_number_of_vehicle_shards_or_layout_is_another_stream_for_a_savepoint(
     tmp_path, monkeypatch
 ):
-    city.write(tmp_path)
-    spec, other = load(tmp_path / "spec.toml"), tmp_path / "other.toml"
+    spec, other = city.loaded(tmp_path), tmp_path / "other.toml"
     other.write_text(city.SPEC.replace("epsilon = 1.0", "epsilon = 2.0"))
     secret = Secret(bytes(32))
     identities = {

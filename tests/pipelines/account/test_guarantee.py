@@ -20,7 +20,7 @@ def unspent(spec: Specification) -> tuple[SpanBound, ...]:
 
 def levels_said(folder: Path, total: str, delta: str = "", adjacency: str = "add-remove") -> str:
     spec = levels_city.SPEC.replace("epsilon = 2.64", f"epsilon = {total}\n{delta}").replace("add-remove", adjacency)
-    loaded = load(city.write(folder, spec=spec)[0])
+    loaded = city.loaded(folder, spec)
     assert loaded.levels is not None
     return levels_sentence(loaded, unspent(loaded))
 
@@ -35,7 +35,7 @@ def test_a_total_with_delta_names_the_chance_of_its_noise(tmp_path: Path, total:
 
 
 def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) -> None:
-    spec = load(city.write(tmp_path)[0])
+    spec = city.loaded(tmp_path)
     spent = loss_of(Accountant(pure=Fraction("0.5")), LIMIT)
     text = sentence(spec, unspent(spec), Fraction("0.5"), spent)
     assert f"but for a chance of {spent.chance_text} under the noise" in text
@@ -57,7 +57,7 @@ def test_of_a_total_that_the_limit_adds_up_none_of_nothing_is_said_of_places(tmp
 
 def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path) -> None:
     """Without a delta 28 days add up to 28 totals; the sentence is there where there are places alone."""
-    spec = load(city.write(tmp_path, spec=levels_city.SPEC + PLACES)[0])
+    spec = city.loaded(tmp_path, levels_city.SPEC + PLACES)
     assert spec.levels is not None
     said_of_places = levels_sentence(spec, unspent(spec))
     assert said_of_places.endswith(
@@ -76,7 +76,7 @@ LIMITS = """limits = [
 def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) -> None:
     """One day's release has all of its own limit; the ledger refuses what 28 of them would have beyond theirs."""
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
-    loaded = load(city.write(tmp_path, spec=spec + PLACES)[0])
+    loaded = city.loaded(tmp_path, spec + PLACES)
     assert loaded.levels is not None
     day, several = costs_at_places(loaded, unspent(loaded))
     assert (day.days, float(day.loss.epsilon)) == (1, 2.64)
@@ -93,6 +93,6 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
 @pytest.mark.parametrize(("adjacency", "guess"), [("add-remove", "them"), ("counts-public", "its speeds on them")])
 def test_a_span_hides_days_driven_only_where_counts_are_secret(tmp_path: Path, adjacency: str, guess: str) -> None:
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
-    loaded = load(city.write(tmp_path, spec=spec.replace("add-remove", adjacency))[0])
+    loaded = city.loaded(tmp_path, spec.replace("add-remove", adjacency))
     said_of_span = levels_sentence(loaded, unspent(loaded)).partition("about any 28 consecutive days")[2]
     assert f"raises the odds of a true guess about {guess} by at most a factor of 22,100" in said_of_span

@@ -7,7 +7,6 @@ import pytest
 
 from pipelines.account.guarantee import is_due
 from pipelines.inputs import range_of
-from pipelines.specification import load
 from tests import city
 
 FIRST, LAST = city.DAYS
@@ -92,8 +91,7 @@ def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monk
 
 
 def test_a_slot_is_due_when_its_lateness_is_over_too(tmp_path):
-    city.write(tmp_path, spec=city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 120"))
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path, city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 120"))
     slot = range_of(spec.timetable, FIRST, FIRST).slots[0]
     end_s = slot.start_s + 3_600
     assert [is_due(spec, slot.start_s, end_s + late_s) for late_s in (0, 119, 120)] == [False, False, True]

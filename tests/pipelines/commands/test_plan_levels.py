@@ -14,7 +14,6 @@ import pytest
 from pipelines.plan.levels import known_of
 from pipelines.plan.parts import plan_places
 from pipelines.plan.spans import usable_parts
-from pipelines.specification import load
 from tests import city, levels_city
 
 PRINTED = {}  # what was printed for a specification and options, without a feed
@@ -74,8 +73,7 @@ def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, 
 
 
 def test_where_every_row_has_a_trip_more_are_expected_to_be_usable(tmp_path):
-    (tmp_path / "spec.toml").write_text(levels_city.SPEC.replace("vehicles = 50", "vehicles = 3"))
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path, levels_city.SPEC.replace("vehicles = 50", "vehicles = 3"))
     for epsilon in (9, 30):
         levels = replace(spec.by_levels, epsilon=Fraction(epsilon))
         bounds = known_of(spec)
@@ -85,8 +83,7 @@ def test_where_every_row_has_a_trip_more_are_expected_to_be_usable(tmp_path):
 
 def test_where_trips_are_counted_usable_rows_are_those_with_enough_of_them(tmp_path):
     """Of ten HATs with a trip, one has nine tenths of all: with few vehicles, only that one is usable."""
-    (tmp_path / "spec.toml").write_text(levels_city.SPEC.replace("vehicles = 50", "vehicles = 5"))
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path, levels_city.SPEC.replace("vehicles = 50", "vehicles = 5"))
     trips = np.array([81, *[1] * 9, *[0] * 6])
     assert usable_parts(spec.by_levels, known_of(spec), trips, 7) == pytest.approx((0.1, 0.9))
 
@@ -176,8 +173,7 @@ def places_planned(tmp_path: Path) -> Any:
 
     def run(vehicles: int, more: str = "", spec: str = SPEC, document: object = FILE) -> Any:
         (tmp_path / "segments.geojson").write_text(json.dumps(document))
-        (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
-        loaded = load(tmp_path / "spec.toml")
+        loaded = city.loaded(tmp_path, spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
         assert loaded.levels is not None
         return msgspec.to_builtins(plan_places(loaded, known_of(loaded)))
 

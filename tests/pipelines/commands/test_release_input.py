@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.specification import load
 from tests import city, levels_city
 from tests.kit.static_server import object_store
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
@@ -236,8 +235,7 @@ def test_times_without_an_offset_are_refused_with_the_remedy(tmp_path, hatstream
 
 def test_how_a_feed_is_read_is_part_of_what_a_release_is(tmp_path):
     def spec_id(text):
-        (tmp_path / "spec.toml").write_text(text)
-        return load(tmp_path / "spec.toml").spec_id
+        return city.loaded(tmp_path, text).spec_id
 
     ids = {spec_id(city.SPEC + more) for more in ("", 'time_zone = "UTC"', 'delimiter = ";"', "header = false")}
     assert len(ids) == 4

@@ -148,8 +148,7 @@ def test_the_epsilon_of_a_hat_is_divided_over_its_statistics_by_weight(tmp_path,
 def test_plain_estimators_get_the_second_stage_under_suppression_and_not_without(tmp_path):
     caps = {}
     for privacy in (WHOLE, CLIPPED):
-        city.write(tmp_path, spec=spec_of(privacy, TWO))
-        caps[privacy] = [stat.mechanism.m_ub for stat in load(tmp_path / "spec.toml").statistics]
+        caps[privacy] = [stat.mechanism.m_ub for stat in city.loaded(tmp_path, spec_of(privacy, TWO)).statistics]
     assert caps == {WHOLE: ["none", "none"], CLIPPED: ["opt", "opt"]}
 
 

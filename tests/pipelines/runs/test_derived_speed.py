@@ -111,18 +111,18 @@ def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstre
 def test_what_does_not_go_with_derived_speeds_is_refused(tmp_path, old, new, told):
     assert old in SPEC
     with pytest.raises(SpecificationError) as refusal:
-        load(levels_city.write(tmp_path, spec=SPEC.replace(old, new))[0])
+        city.loaded(tmp_path, SPEC.replace(old, new))
     assert told in str(refusal.value)
 
 
 def test_under_public_counts_positions_are_public_and_so_would_be_the_speeds(tmp_path):
     text = city.SPEC.replace(', speed = "v"', "") + DERIVED
     with pytest.raises(SpecificationError, match="anyone can compute that speed"):
-        load(city.write(tmp_path, spec=text)[0])
+        city.loaded(tmp_path, text)
 
 
 def test_limits_decide_a_release_and_specifications_without_them_keep_their_id(tmp_path):
-    first = load(levels_city.write(tmp_path, spec=SPEC)[0])
-    other = load(levels_city.write(tmp_path, spec=SPEC.replace("= 300", "= 301"))[0])
+    first = city.loaded(tmp_path, SPEC)
+    other = city.loaded(tmp_path, SPEC.replace("= 300", "= 301"))
     assert first.spec_id != other.spec_id
-    assert "derived_speed" not in load(levels_city.write(tmp_path)[0]).text
+    assert "derived_speed" not in city.loaded(tmp_path, levels_city.SPEC).text

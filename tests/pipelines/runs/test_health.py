@@ -72,8 +72,7 @@ class Servers:
 @pytest.fixture
 def attend(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "LOOK_EVERY_S", 0)
-    city.write(tmp_path)
-    spec = load(tmp_path / "spec.toml")
+    spec = city.loaded(tmp_path)
 
     def run(*states, now_s=START_S, end_s=1 << 40, **more):
         monkeypatch.setattr(health, "time", Clock(now_s))

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from pipelines.specification import SpecificationError, load
+from pipelines.specification import SpecificationError
 from tests import city
+from tests.city import loaded
 from tests.statistical.checks import seeded
 from transforms import tasks
 
@@ -19,11 +20,6 @@ LINES = [
     "OTHER,2022-01-01T08:02:00+05:30,21.17,72.83,30\n",
 ]
 DAY = ("--from", city.DAYS[0], "--to", city.DAYS[0])
-
-
-def loaded(folder, text):
-    (folder / "spec.toml").write_text(text)
-    return load(folder / "spec.toml")
 
 
 def test_a_slow_bus_counts_once_in_the_rows_and_the_ledger_adds_up(tmp_path, hatstream, monkeypatch):

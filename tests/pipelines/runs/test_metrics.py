@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipelines.runs.stream.metrics import PREFIX, Metrics, MetricsError, served
-from pipelines.specification import load
 from tests import city, levels_city
 from transforms.public import Summary
 
@@ -24,7 +23,7 @@ COUNTS = {
 
 @pytest.fixture
 def spec(tmp_path):
-    return load(city.write(tmp_path)[0])
+    return city.loaded(tmp_path)
 
 
 def scraped(metrics):
@@ -68,8 +67,7 @@ def test_a_ledger_that_is_away_slots_that_are_overdue_and_an_end_are_seen(spec):
 
 
 def test_no_metric_names_a_vehicle_a_cell_or_a_slot(tmp_path):
-    levels_city.write(tmp_path)
-    metrics = Metrics(load(tmp_path / "spec.toml"))
+    metrics = Metrics(city.loaded(tmp_path, levels_city.SPEC))
     metrics(Summary(SLOT | COUNTS))
     labels = {name for family in metrics.registry.collect() for s in family.samples for name in s.labels}
     assert labels == {"name", "spec_id", "reason"}

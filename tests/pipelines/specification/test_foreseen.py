@@ -14,7 +14,7 @@ FAR = DAILY.replace("Asia/Kolkata", "America/Chicago")
 
 
 def told(tmp_path, text):
-    return tuple(foreseen(load(levels_city.write(tmp_path, spec=text)[0]), TODAY))
+    return tuple(foreseen(city.loaded(tmp_path, text), TODAY))
 
 
 def test_a_day_that_slots_cannot_cut_is_told(tmp_path):

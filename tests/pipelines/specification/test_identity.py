@@ -13,8 +13,7 @@ from tests import city
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Specification:
-    (tmp_path / "spec.toml").write_text(city.AUSTIN)
-    return load(tmp_path / "spec.toml")
+    return city.loaded(tmp_path, city.AUSTIN)
 
 
 def loaded(folder: Path, old: str, new: str) -> Specification:

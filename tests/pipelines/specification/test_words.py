@@ -57,7 +57,7 @@ def test_the_schema_refuses_what_the_loader_refuses(validator, tmp_path, old, ne
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(as_json(text))
     with pytest.raises(SpecificationError):
-        load(city.write(tmp_path, spec=text)[0])
+        city.loaded(tmp_path, text)
 
 
 def test_the_reference_page_is_current():
@@ -91,7 +91,7 @@ def test_every_field_has_its_words():
 def test_a_slip_is_answered_with_what_was_meant(tmp_path, old, new, told):
     assert old in city.SPEC
     with pytest.raises(SpecificationError) as refusal:
-        load(city.write(tmp_path, spec=city.SPEC.replace(old, new, 1))[0])
+        city.loaded(tmp_path, city.SPEC.replace(old, new, 1))
     assert told in str(refusal.value)
 
 
