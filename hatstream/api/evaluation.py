@@ -26,7 +26,7 @@ from transforms import wire
 from transforms.count.tally import derived_events, tally
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
-from transforms.observe.parse import FROM_US, TO_US, events_of
+from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import texts_of
 from transforms.public import EntryNumber
@@ -38,6 +38,7 @@ from transforms.releases.periods.publish import estimates_of_period
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.sinks.rows import Shape, columns_of, schema_of, shown_names
+from transforms.tasks import observed
 from transforms.time.calendar import Calendar
 
 
@@ -242,7 +243,8 @@ def count_days(
     packed_by_slot: dict[int, list[bytes]] = {}
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
-            for slot_s, packed in events_of(batch.table, rules, spec.ground):
+            observations, cell, _ = observed(batch, rules, spec.ground)
+            for (slot_s, _), packed, *_ in wire.split(observations, cell, shards=1):
                 packed_by_slot.setdefault(slot_s, []).append(packed)
         report("files read", number, len(paths))
     tables = []

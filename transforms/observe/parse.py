@@ -1,6 +1,6 @@
 """Strict checks of raw columns: observations, refusals, cells; shares of implausible speeds."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -10,7 +10,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
-from transforms import wire
 from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
@@ -187,14 +186,6 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
     if inside.all():
         return observations, key, 0
     return observations.take(inside), key[inside], int((~inside).sum())
-
-
-def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
-    """Packs a batch's accepted events by slot start."""
-    accepted, _ = parse(table, rules)
-    observations, cell, _ = locate(accepted, ground)
-    for (slot_s, _), data, *_ in wire.split(observations, cell, shards=1):
-        yield slot_s, data
 
 
 MOVED_M, STEP_S = 50.0, 300

@@ -330,10 +330,10 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         slot_s = self.timetable.slot_s
         watermarks = [event.new_watermark for event in self.script._events if isinstance(event, WatermarkEvent)]
         # MAX_TIMESTAMP is the end of the script, and promises no slot.
-        promised_s = max((_seconds(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)
+        promised_s = max((int(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)
         added = [event for event in self.script._events if isinstance(event, ElementEvent)]
         times = (element.timestamp for event in added for element in event.timestamped_values)
-        reached_s = max(map(_seconds, times), default=0)
+        reached_s = max(map(int, times), default=0)
         last_s = max(promised_s - slot_s, min(reached_s, self.now_s - slot_s))  # start of the last slot that is over
         return slots_from(self.timetable, self.start_s, min(self.end_s, last_s + 1))
 
@@ -341,7 +341,3 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
 def _beats(slot_s: int, shards: int) -> Iterator[Any]:
     for shard in range(shards):
         yield TimestampedValue(((slot_s, shard), TallyBytes(b"")), slot_s)
-
-
-def _seconds(time: Timestamp) -> int:
-    return int(time.micros // 1_000_000)
