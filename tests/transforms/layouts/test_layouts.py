@@ -11,22 +11,8 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from tests.kit import feed_layouts
-from tests.transforms.inputs import (
-    DATA,
-    NOON_US,
-    csv_line,
-    good_row,
-    iudx_element,
-    json_line,
-    mapped,
-    rules,
-    run,
-    write_array,
-    write_avro,
-    write_csv,
-    write_jsonl,
-    write_parquet,
-)
+from tests.transforms import inputs
+from tests.transforms.inputs import DATA, NOON_US, good_row, mapped, rules, run, write_avro, write_jsonl, write_parquet
 from tests.transforms.layouts.hostile_files import unreadable
 from transforms.layouts import FIXED, MAPPED, Units, layout
 from transforms.layouts.base import FIELDS
@@ -107,32 +93,26 @@ def test_the_surat_array_is_read_whole(data):
 # --- the same rows in every layout --------------------------------------------------------------------------------
 
 
-def written(name, folder):
-    """ROWS in one layout: the layout and the file."""
-    times = pa.array([row["time"] for row in ROWS])
-    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS if field != "time"}
-    if name == "csv":
-        return mapped("csv"), write_csv(folder / "a.csv", map(csv_line, ROWS))
-    if name == "jsonl":
-        return mapped("jsonl"), write_jsonl(folder / "a.jsonl", map(json_line, ROWS))
+def written(name, folder, rows=ROWS):
+    """The rows in one layout: the layout and the file."""
+    path = folder / "feed"
+    if name in feed_layouts.MAPPED:
+        path.write_bytes(feed_layouts.WRITERS[name][1](rows))
+        return mapped(name), str(path)
     if name == "iudx-array":
-        return FIXED["iudx"].layout, write_array(folder / "a.json", map(iudx_element, ROWS), b" ,\n ")
+        return FIXED["iudx"].layout, inputs.write_array(path, map(inputs.iudx_element, rows), b" ,\n ")
     if name == "iudx-lines":
-        return FIXED["iudx"].layout, write_jsonl(folder / "b.json", map(iudx_element, ROWS))
-    if name == "parquet-text":
-        return mapped("parquet"), write_parquet(folder / "a.parquet", {**columns, "time": times})
+        return FIXED["iudx"].layout, write_jsonl(path, map(inputs.iudx_element, rows))
+    times = pa.array([row["time"] for row in rows]).cast(pa.timestamp("us", "UTC"))
     if name == "parquet-typed":
-        instants = times.cast(pa.timestamp("ms", "UTC"))
-        return mapped("parquet", "s"), write_parquet(folder / "b.parquet", {**columns, "time": instants})
-    if name == "avro":
-        return mapped("avro"), write_avro(folder / "a.avro", ROWS, AVRO_TYPES)
+        columns = {field: pa.array([row[field] for row in rows]) for field in FIELDS}
+        return mapped("parquet", "s"), write_parquet(path, {**columns, "time": times.cast(pa.timestamp("ms", "UTC"))})
     micros = {"type": "long", "logicalType": "timestamp-micros"}
-    instants = times.cast(pa.timestamp("us", "UTC")).to_pylist()
-    rows = [{**row, "time": time} for row, time in zip(ROWS, instants, strict=True)]
-    return mapped("avro"), write_avro(folder / "b.avro", rows, {**AVRO_TYPES, "time": micros}, "null")
+    typed = [{**row, "time": time} for row, time in zip(rows, times.to_pylist(), strict=True)]
+    return mapped("avro"), write_avro(path, typed, {**AVRO_TYPES, "time": micros}, "null")
 
 
-KINDS = ["csv", "jsonl", "iudx-array", "iudx-lines", "parquet-text", "parquet-typed", "avro", "avro-typed"]
+KINDS = [*feed_layouts.MAPPED, "iudx-array", "iudx-lines", "parquet-typed", "avro-typed"]
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +159,7 @@ def test_an_empty_json_file_gives_nothing(tmp_path, source, content):
 @pytest.mark.parametrize("kind", ["csv", "iudx-array", "jsonl"])
 def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
     rows = [good_row(i) for i in range(45_000)]
-    if kind == "csv":
-        source, path = mapped("csv"), write_csv(tmp_path / "a", map(csv_line, rows))
-    elif kind == "jsonl":
-        source, path = mapped("jsonl"), write_jsonl(tmp_path / "a", map(json_line, rows))
-    else:
-        source, path = FIXED["iudx"].layout, write_array(tmp_path / "a", map(iudx_element, rows))
+    source, path = written(kind, tmp_path, rows)
     assert len(list(source.read(path))) > 1
     observed, refused, count = run(source, path, rules())
     assert (count, refused) == (45_000, Counter())
@@ -194,11 +169,9 @@ def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
 # --- files that cannot be read ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["csv", "parquet-text", "avro"])
+@pytest.mark.parametrize("name", ["csv", "parquet", "avro"])
 def test_a_missing_column_is_named(tmp_path, name):
-    _, path = written(name, tmp_path)
-    kind = {"csv": "csv", "parquet-text": "parquet", "avro": "avro"}[name]
-    assert unreadable(mapped(kind, speed="velocity"), path) == "column 'velocity' is missing"
+    assert unreadable(mapped(name, speed="velocity"), written(name, tmp_path)[1]) == "column 'velocity' is missing"
 
 
 def test_blanks_around_the_names_of_a_csv_header_are_none_of_theirs(tmp_path):
@@ -220,10 +193,8 @@ def test_nested_columns_are_unreadable(tmp_path):
     columns["lat"] = pa.array([[1.0]] * 300)
     assert unreadable(mapped("parquet"), write_parquet(tmp_path / "a", columns)) == "column 'lat' is nested"
     types = {**AVRO_TYPES, "lat": {"type": "array", "items": "double"}}
-    assert (
-        unreadable(mapped("avro"), write_avro(tmp_path / "b", [{**ROWS[0], "lat": [1.0]}], types))
-        == "column 'lat' is nested"
-    )
+    path = write_avro(tmp_path / "b", [{**ROWS[0], "lat": [1.0]}], types)
+    assert unreadable(mapped("avro"), path) == "column 'lat' is nested"
 
 
 # --- one column each ----------------------------------------------------------------------------------------------
@@ -231,13 +202,7 @@ def test_nested_columns_are_unreadable(tmp_path):
 
 def test_avro_rows_of_mixed_types_are_judged_one_by_one(tmp_path):
     mixed = ["null", "boolean", "double", "string"]
-    types = {
-        "vehicle": ["null", "long", "string", "boolean"],
-        "time": "string",
-        "lat": mixed,
-        "lon": mixed,
-        "speed": mixed,
-    }
+    types = dict.fromkeys(FIELDS, mixed) | {"vehicle": ["null", "long", "string", "boolean"], "time": "string"}
     rows = [
         {**ROWS[0], "vehicle": 7}, {**ROWS[0], "vehicle": True}, {**ROWS[0], "vehicle": None},
         {**ROWS[0], "lat": "30"}, {**ROWS[0], "lat": None}, {**ROWS[0], "speed": True},
