@@ -17,8 +17,7 @@ from pipelines.cli import main
 from pipelines.errors import DIFFERS, DONE, FAILED
 from tests import city
 from tests.faults.processes import Other, other_process
-from tests.faults.small_town import passages
-from tests.faults.witness import Witness
+from tests.faults.small_town import Witness, passages
 from transforms import atomic_files, tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger

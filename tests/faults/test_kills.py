@@ -10,8 +10,7 @@ import pytest
 from pipelines.cli import main
 from tests import city
 from tests.faults.processes import run
-from tests.faults.small_town import passages
-from tests.faults.witness import Witness
+from tests.faults.small_town import Witness, passages
 from transforms.failpoints import NAMES, acting
 
 SLOTS, BUSY_SLOTS = 8, 6

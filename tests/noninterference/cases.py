@@ -7,16 +7,19 @@ from datetime import datetime
 import hatstream
 from tests import city, levels_city
 from tests.city import DAYS
-from tests.noninterference import feeds, local
+from tests.noninterference import feeds
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.roads import (
+    FUSION_SPEC,
     ByKey,
     Job,
     a_file_a_vehicle,
     bounded_library,
     cluster,
     everything,
+    fused_beside_a_stranger,
     parts,
+    perturbed_and_fused,
     portal,
     reports,
     site,
@@ -117,7 +120,7 @@ def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
 
 def local_reports() -> Case:
     slow, fast = ([*bus(speed=speed), *reports(9)] for speed in (3.0, 10.0**300))
-    return Case(World(local.SPEC, slow, fast), local.perturbed_and_fused)
+    return Case(World(FUSION_SPEC, slow, fast), perturbed_and_fused)
 
 
 CASES: Mapping[str, Callable[[], Case]] = {
@@ -153,7 +156,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "followed": lambda: with_and_without(SECRET, bus(), site),
     "followed-public-counts": lambda: at_other_speeds(OPEN, site),
     "perturbed-and-fused": lambda: local_reports(),
-    "fused-beside-a-stranger": lambda: with_and_without(local.SPEC, bus(1), local.fused_beside_a_stranger, reports(9)),
+    "fused-beside-a-stranger": lambda: with_and_without(FUSION_SPEC, bus(1), fused_beside_a_stranger, reports(9)),
     "keys": lambda: with_and_without(KEYED, LOST, Job(), [report for report in OTHERS if report.lat < 21.18]),
     "means-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.MeanPerKey, {**LATE, "fleet": 50})),
     "counts-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.CountPerKey, {"bound": 5})),

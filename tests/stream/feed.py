@@ -1,9 +1,14 @@
-"""Topics of positions: one whose partitions are read by hand, and hours of one for a small pipeline on Flink."""
+"""Topics of positions: partitions that are read by hand, and hours of them for a tiny pipeline on Flink."""
 
 import json
+import os
+import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -12,11 +17,84 @@ from confluent_kafka import Producer
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from tests.stream.by_hand import ByHand
 from tests.stream.cluster import has_ended, wait_for
-from tests.stream.tiny import LAYOUT
+from tests.transforms.inputs import mapped, rules, slots
+from transforms.layouts import Units
+from transforms.places.ground import Hexagons
+from transforms.records import REFUSED
 from transforms.sources.kafka import ReadKafka, _Offsets, _ReadPartition
 from transforms.sources.kafka_partition import starts
 from transforms.sources.topic import Topic
+from transforms.steps.observe import Assign, IntoPanes, Parse, RefuseLate
 from transforms.time.watermark import Watermark
+
+LAYOUT = mapped("jsonl", time_unit="ms")
+SHARDS = 2
+ARM = "ARM"  # A file of this name in the folder makes the counting stage raise once
+
+
+@dataclass
+class Tiny:
+    """source: batches and refused rows. days: the first ISO day and the one after the last. The folder takes out.db."""
+
+    source: beam.PTransform
+    folder: Path
+    days: tuple[str, str]
+
+    def build(self, p):
+        calendar = slots(*self.days)
+        units = Units("ms", LAYOUT.units.value_per_unit)
+        read = p | "read" >> self.source
+        parsed = read.batches | "parse" >> Parse(rules(units, start=self.days[0], end=self.days[1]))
+        timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)
+        assigned = timely.observations | "assign" >> Assign(Hexagons(7, None), SHARDS, None)
+        refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
+        _ = refused | "note refused" >> beam.Map(note_refused, str(self.folder))
+        slotted = assigned.events | "slots" >> IntoPanes(calendar.slot_s, calendar.slots[0].start_s)
+        count = beam.ParDo(Count(str(self.folder))).with_output_types(tuple[int, int])
+        counted = slotted | "by vehicle" >> beam.GroupByKey() | "count" >> count
+        _ = counted | "by slot" >> beam.GroupByKey() | "write" >> beam.Map(write, str(self.folder))
+
+
+class Count(beam.DoFn):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def process(self, group) -> Iterable[tuple[int, int]]:
+        from transforms.wire import unpack_events
+
+        armed = Path(self.folder, ARM)
+        if armed.exists():
+            armed.unlink()
+            raise RuntimeError("as planned")
+        ((slot_s, _), _), parts = group
+        yield slot_s, len(unpack_events(parts).vehicle)
+
+
+def note_refused(refused, folder):
+    with database(folder) as db:
+        db.execute("insert into refused values (?, ?, ?)", tuple(refused))
+
+
+def write(group, folder):
+    slot_s, counts = group
+    total = sum(counts)
+    with database(folder) as db:
+        db.execute("insert into attempts values (?, ?)", (slot_s, total))
+        db.execute("insert or ignore into slots values (?, ?)", (slot_s, total))
+
+
+def database(folder):
+    db = sqlite3.connect(os.path.join(folder, "out.db"), timeout=300)
+    db.execute("create table if not exists slots (slot integer primary key, total integer)")
+    db.execute("create table if not exists attempts (slot integer, total integer)")
+    db.execute("create table if not exists refused (stage text, reason text, rows integer)")
+    return db
+
+
+def totals(folder, table="slots"):
+    with database(folder) as db:
+        return dict(db.execute(f"select slot, total from {table}"))
+
 
 LAG_S = 5
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}

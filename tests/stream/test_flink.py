@@ -19,9 +19,21 @@ from tests.stream.cluster import (
     wait_for,
 )
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
-from tests.stream.feed import DAYS, HOUR_MS, START_MS, YEAR_9999_MS, Fleet, position, running
+from tests.stream.feed import (
+    ARM,
+    DAYS,
+    HOUR_MS,
+    LAYOUT,
+    START_MS,
+    YEAR_9999_MS,
+    Fleet,
+    Tiny,
+    database,
+    position,
+    running,
+    totals,
+)
 from tests.stream.minutes import Forgetful, Town, submitted
-from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
 from transforms.failpoints import FILE_VARIABLE
 from transforms.sources.unbounded import ReadGrowing
 from transforms.time.watermark import Watermark

@@ -163,6 +163,7 @@ def test_the_ten_lines_of_the_readme_run_on_flink(flink, pool, tmp_path):
 
 
 def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
+    """Flink runs it stage by stage, with a new worker for each: hatstream's pool has them ready at once."""
     city.opened(tmp_path, hatstream)
     with beam.Pipeline(options=PipelineOptions(options_of(flink, pool))) as p:
         made = library.Release(tmp_path / "spec.toml", *2 * city.DAYS[:1], ledger=str(tmp_path / "ledger.sqlite"))

@@ -33,7 +33,7 @@ class _Named(Noise):
 
 @pytest.mark.parametrize(("accounting", "law"), [("zcdp", "discrete"), ("gdp", "rounded")])
 def test_the_accounting_decides_the_law_of_the_noise(accounting: Accounting, law: str) -> None:
-    """A claim in mu holds of rounded normal numbers alone (tests/statistical/test_rounded_gaussian.py)."""
+    """A claim in mu holds of rounded normal numbers alone (tests/statistical/test_noise.py)."""
     planned, noise = replace(stage("gaussian"), accounting=accounting), _Named()
     sums = sum_up(rows([[(0, 0, 3, 3_000)]]), planned)
     drawn = release(sums, planned, noise)
