@@ -1,16 +1,18 @@
-"""A day's noisy number of vehicles: an empty day is stopped, a usual one is not, and a vehicle counts as one."""
+"""A day's noisy number of vehicles, whose check stops an empty day alone, and noisy counts by key."""
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from dpops.claims import rho_within
-from dpops.levels.bounded import read, sum_up, vectors
-from dpops.levels.parts import EMPTY_PASSES, LEAST_PART, USUAL_PART, USUAL_STOPS, count_stage, vehicles_in
-from dpops.levels.stages import Kind, Stage, alike
+from dpops.levels.bounded import Rows, read, sum_up, vectors
+from dpops.levels.defaults import BoundsOnly, Fleet, recipe
+from dpops.levels.parts import EMPTY_PASSES, LEAST_PART, USUAL_PART, USUAL_STOPS, count_stage, counts_stage, vehicles_in
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, PublicHats, Stage, alike
 from tests.dpops.levels.cities import HATS, KINDS, days_of, random_days, rows, stage
 
 FLEETS = (120, 200, 1_000, 20_000)
@@ -89,3 +91,36 @@ def test_the_count_and_the_looks_after_it_spend_no_more_than_the_whole(kind: Kin
         )
         most = max(most, Fraction(spent, (1 << 20) ** power))
     assert Fraction(9, 10) < most <= 1
+
+
+TWO_KEYS = PublicHats(parents=(0, 0), grandparents=(0, 0), hours=(8, 9))
+OTHERS = [(0, 0, 0, 2), (0, 1, 1, 1)]  # vehicle, key, slot, reports
+
+
+def rows_by_key(entries):
+    vehicle, key, slot, reports = (np.array(column, np.int64) for column in zip(*entries, strict=True))
+    return Rows(vehicle, key, slot, reports, 0 * reports)
+
+
+def sums_of(entries, stage):
+    sums = sum_up(rows_by_key(entries), stage)
+    return np.concatenate([sums.weights, sums.speeds])
+
+
+@pytest.mark.parametrize("bound", [1, 3, 7])
+@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1)])
+def test_a_user_adds_its_counts_scaled_down_to_the_bound(bound, exponent):
+    fleet = BoundsOnly(hats=TWO_KEYS, fleet=Fleet(vehicles=50))
+    like = recipe("gaussian", Fraction(2), Fraction(1, 10), fleet).later[-1]
+    centres = np.full((TWO_KEYS.cells, TWO_KEYS.slots), FIRST_CENTRE, np.int64)
+    stage = counts_stage(like, bound, exponent).on(TWO_KEYS, centres, Fraction(1, 100))
+    before = sums_of(OTHERS, stage)
+    for counts in product((0, 1, 2, 9), repeat=TWO_KEYS.size):
+        own = [(1, index // 2, index % 2, number) for index, number in enumerate(counts) if number]
+        moved = sums_of([*OTHERS, *own], stage) - before
+        assert np.sum(moved.astype(object) ** 2) <= UNIT**2
+        told = np.array(counts, float) if exponent else np.array(counts, bool).astype(float)
+        norm = np.linalg.norm(told)
+        expected = told * min(1.0, bound / norm) if norm else told
+        shown = moved[: TWO_KEYS.size] / UNIT / float(1 - stage.alpha) ** 0.5 * bound
+        assert np.allclose(shown, expected, atol=1e-3)

@@ -17,8 +17,8 @@ from tests.dpops.reference import Silent, value_of
 from tests.kit.grids import grid
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, drawn_unit, policy, tally_of
 from transforms.releases.hats import draw
-from transforms.releases.hats.draw import draw_releases, is_plain, release_shard
-from transforms.wire import joined
+from transforms.releases.hats.draw import digest_of, draw_releases, is_plain, release_shard
+from transforms.wire import Tally, joined
 
 
 def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
@@ -183,3 +183,27 @@ def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, mo
     for (_, exposure), (_, expected) in zip(together, alone, strict=True):
         assert [column.tolist() for column in exposure] == [column.tolist() for column in expected]
     assert (len({unit.per_hat for unit, _ in together}) > 1) == (per == "period")
+
+
+PLAIN = "f94582437eca9ad448dcae2c7291bfed50c20a057ec10f7d75773ce968dbf7e4"
+"""Of these rows, from before tallies had named columns."""
+
+
+def rows_of(**sums):
+    columns = ([3600, 3600], [5, 9], [7, 8], [2, 1], [0, 3])
+    return Tally(*(np.array(column, np.int64) for column in columns), sums={k: np.array(v) for k, v in sums.items()})
+
+
+def test_a_plain_digest_is_the_one_that_old_ledgers_hold():
+    rows = rows_of(squares=[500, 16], sums=[30, 4])
+    assert digest_of(rows, "spec/3600/1/", b"k", is_old_form=True) == PLAIN
+    assert is_plain(PLAIN)
+
+
+def test_a_named_digest_begins_with_the_names_of_its_columns_and_depends_on_them():
+    mean, both = rows_of(sums=[30, 4]), rows_of(squares=[500, 16], sums=[30, 4])
+    digests = [digest_of(rows, "spec/3600/1/", b"k", is_old_form=False) for rows in (mean, both)]
+    assert [digest.partition(":")[0] for digest in digests] == ["sums", "squares,sums"]
+    assert not any(map(is_plain, digests))
+    other = replace(mean, sums={"sums": np.array([30, 5])})
+    assert digest_of(other, "spec/3600/1/", b"k", is_old_form=False) != digests[0]
