@@ -35,7 +35,7 @@ _CODE_BY_ERROR = {  # exit codes of errors, by the names of their classes, whose
     "transforms.ledger.spending.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.errors.InputError": FAILED,
-    "pipelines.outputs.OutputError": FAILED,
+    "pipelines.job.OutputError": FAILED,
     "transforms.errors.StepError": FAILED,
     "transforms.errors.MissingExtra": WRONG_USE,
     "transforms.layouts.base.UnreadableFile": FAILED,

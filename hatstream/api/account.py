@@ -11,7 +11,7 @@ from pipelines.account import guarantee as guarantees
 from pipelines.account import location
 from pipelines.account.location import AccountLocation
 from pipelines.inputs import range_of
-from pipelines.outputs import value_meaning
+from pipelines.job import value_meaning
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.specification import Specification
 from transforms.sinks.published import COLUMNS, ResultColumn

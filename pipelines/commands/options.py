@@ -195,8 +195,7 @@ def _outputs_for(
     """Returns a function that makes outputs from options, and raises UsageError."""
 
     def outputs_for(spec: Specification) -> Outputs:
-        from pipelines.job import Outputs
-        from pipelines.outputs import shape_with
+        from pipelines.job import Outputs, shape_with
 
         if by_date and len(formats) > 1:
             raise UsageError("--by-date makes one dataset of one format: name a single one in --formats")

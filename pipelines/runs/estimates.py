@@ -18,9 +18,8 @@ from dpops.types import Float64s
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
 from pipelines.inputs import range_of
-from pipelines.job import Outputs, ledger_account_of, request_of, slot_facts
+from pipelines.job import Outputs, ledger_account_of, make_writable, request_of, slot_facts
 from pipelines.outcome import hundredths
-from pipelines.outputs import make_writable
 from pipelines.specification import Specification
 from transforms.atomic_files import write_whole
 from transforms.observe.vehicle_ids import Secret

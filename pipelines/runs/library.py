@@ -14,8 +14,7 @@ from pipelines.account import location
 from pipelines.build import PANE_S, beats_of, observe, road
 from pipelines.errors import UsageError
 from pipelines.inputs import closed_range
-from pipelines.job import NOWHERE, Job, Outputs, admitted, job_of, ledger_account_of, with_digest_form
-from pipelines.outputs import shape_with
+from pipelines.job import NOWHERE, Job, Outputs, admitted, job_of, ledger_account_of, shape_with, with_digest_form
 from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners import refuse_type_checks
 from pipelines.runs.stream import stream as streaming

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
-from pipelines import outputs as output_folder
 from pipelines.account.guarantee import note_spending
 from pipelines.account.location import AccountLocation
 from pipelines.errors import InputError, Report
 from pipelines.inputs import input_of
-from pipelines.job import Outputs, admitted, job_of, ledger_account_of, with_digest_form
+from pipelines.job import Outputs, admitted, job_of, ledger_account_of, prepare_outputs, with_digest_form
 from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome
 from pipelines.specification import Specification
@@ -63,7 +62,7 @@ def release(
         outputs, location = replace(outputs, folder=outputs.folder.absolute()), location.absolute()
     secret = admitted(spec, location)
     paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
-    output_folder.prepare(outputs, spec, location)
+    prepare_outputs(outputs, spec, location)
     account = replace(ledger_account_of(spec, location), unattended=files.unattended)
     job = with_digest_form(job_of(spec, calendar, secret, account, outputs), location.ledger)  # perhaps an older form
     job = replace(job, skips_unreadable=files.skip_unreadable)

@@ -17,7 +17,7 @@ import pytest
 from dpops.levels.bounded import within
 from dpops.levels.parts import count_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT
-from pipelines.outputs import value_meaning
+from pipelines.job import value_meaning
 from pipelines.runs import estimates
 from pipelines.specification import Specification, SpecificationError, load
 from tests import city, levels_city

@@ -16,8 +16,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from dpops.accountant import Accountant
 from pipelines.cli import main
-from pipelines.job import Outputs
-from pipelines.outputs import OutputError
+from pipelines.job import OutputError, Outputs
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city, levels_city

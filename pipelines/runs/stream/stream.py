@@ -20,7 +20,6 @@ import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
 from pipelines import job as jobs
-from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.build import PANE_S, ObservedOutputs, Source, observe, publish, road
 from pipelines.engine import EngineError
@@ -210,7 +209,7 @@ def prepare(
     """
     location = location.absolute()
     secret = jobs.admitted(spec, location)
-    output_folder.prepare(outputs, spec, location)
+    jobs.prepare_outputs(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
     _, end_s = life = life_of(spec)
     job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)

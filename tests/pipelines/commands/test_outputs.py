@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hatstream as library
-from pipelines.outputs import shape_with
+from pipelines.job import shape_with
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import rows_in

@@ -26,7 +26,7 @@ def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream,
 
 
 def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_spent(town, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.outputs.locked", denied)
+    monkeypatch.setattr("pipelines.job.locked", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
