@@ -9,12 +9,16 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import pytest
 
 from pipelines.cli import COMMANDS
 from pipelines.companions import COMPANION_COMMANDS
+from pipelines.runs.flink.worker_pool import IMPORTED
 from tests import city
 from tests.servers import unavailable
 from transforms.errors import EXTRA_OF
@@ -23,6 +27,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
 PYTHONS = ("3.11", "3.12", "3.13")
+PIP = (sys.executable, "-m", "pip", "-q")
 LIBRARY = """
 import apache_beam as beam, hatstream, pyarrow.parquet as pq
 reports = pq.read_table("demo/sample-2026-05-14.parquet").to_pylist()[::100]
@@ -46,10 +51,7 @@ def wheel(tmp_path_factory):
     """The wheel, made of the source archive and of nothing beside it."""
     folder = tmp_path_factory.mktemp("dist")
     source = run(sys.executable, "-c", BUILD, folder, cwd=ROOT).stdout.split()[-1]
-    run(
-        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, folder / source,
-        cwd=folder,
-    )  # fmt: skip
+    run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, folder / source, cwd=folder)
     return next(folder.glob("*.whl"))
 
 
@@ -57,8 +59,7 @@ def wheel(tmp_path_factory):
 def companion_wheels(wheel):
     """The wheels of all companions, beside that of the core."""
     sources = sorted((ROOT / "companions").iterdir())
-    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheel.parent)
-    run(sys.executable, "-m", "pip", *build, *sources, cwd=wheel.parent)
+    run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", wheel.parent, *sources, cwd=wheel.parent)
     return wheel.parent
 
 
@@ -177,3 +178,58 @@ def test_a_missing_extra_is_named(installed, tmp_path):
         1,
         "hatstream: psycopg is not installed: pip install 'hatstream[postgres]'\n",
     )
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+# No container engine is asked: a virtual environment of its own, which finds the dependencies beside it and not this
+# checkout, takes the place of the image; what the container files copy is built there as both build it.
+RECIPES = [ROOT / "deploy" / name / "Dockerfile" for name in ("containers", "dataflow")]
+IMAGE_WHEEL = ["wheel", "--no-deps", "--no-build-isolation"]
+
+
+def copied() -> list[str]:
+    """The paths of the checkout that the stage of the wheel takes, which all recipes have alike."""
+    stages = [
+        re.findall(r"^FROM environment AS wheel\n(.*?)^FROM", recipe.read_text(), re.M | re.S) for recipe in RECIPES
+    ]
+    ((stage,),) = {tuple(names) for names in stages}
+    assert f"RUN pip {' '.join(IMAGE_WHEEL)} --wheel-dir /wheels ." in stage
+    return [word for line in re.findall(r"^COPY (.*)$", stage, re.M) for word in line.split()[:-1]]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs that the images would have."""
+    folder = tmp_path_factory.mktemp("image")
+    sources = folder / "sources"
+    sources.mkdir()
+    for word in copied():
+        if (ROOT / word).is_dir():
+            copytree(ROOT / word, sources / word, ignore=ignore_patterns("__pycache__"))
+        else:
+            (sources / word).write_bytes((ROOT / word).read_bytes())
+    run(*PIP, *IMAGE_WHEEL, "--wheel-dir", folder, ".", cwd=sources)
+    venv.create(folder / "image", symlinks=True)
+    programs = folder / "image" / "bin"
+    (wheel,) = folder.glob("*.whl")
+    run(*PIP, "--python", programs / "python", "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    (packages,) = folder.glob("image/lib/python3*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return programs
+
+
+def test_the_image_s_program_starts_and_releases_a_day_of_parquet(image: Path, tmp_path: Path) -> None:
+    assert run(image / "hatstream", "--version", cwd=tmp_path).stdout.startswith("hatstream, version ")
+    city.write_parquet(tmp_path)
+    run(image / "hatstream", *city.init(tmp_path), cwd=tmp_path)
+    command = city.release(tmp_path, end=city.DAYS[0])
+    command[command.index("--input") + 1] = str(tmp_path / "feed-*.parquet")
+    run(image / "hatstream", *command, cwd=tmp_path)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 4
+
+
+def test_a_worker_in_the_image_finds_what_a_job_sends_it(image: Path, tmp_path: Path) -> None:
+    program = f"import {', '.join(IMPORTED)}; print(hatstream.__file__)"
+    place = run(image / "python", "-c", program, cwd=tmp_path).stdout.strip()
+    assert place.startswith(str(image.parent))
