@@ -107,17 +107,13 @@ def test_a_compressed_file_that_is_cut_short_is_refused_by_its_name(tmp_path, su
         ("csv", {"delimiter": "x"}, "delimiter: must be one of"),
         ("jsonl", {"delimiter": ";"}, "delimiter: goes with layout 'csv' only"),
         ("csv", {"time_zone": "Austin"}, "time_zone: must be a name like"),
+        ("csv", {"time_unit": "s", "time_zone": "UTC"}, "goes with time_unit 'iso'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(name, options, message):
     columns = None if name == "capmetro" else BY_NAME
     with pytest.raises(ValueError, match=message):
-        layout(name, columns, None, None, **options)
-
-
-def test_a_time_zone_goes_with_texts_only():
-    with pytest.raises(ValueError, match="goes with time_unit 'iso'"):
-        layout("csv", BY_NAME, "s", None, time_zone="UTC")
+        layout(name, columns, **options)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

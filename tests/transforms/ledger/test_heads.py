@@ -51,6 +51,12 @@ class World:
             (self.folder / name).unlink(missing_ok=True)
         copy(path, self.folder / "ledger.sqlite")
 
+    def roll_back(self):
+        """To before its release."""
+        before = self.kept()
+        record(self.ledger, unit(integer=FIRST))
+        self.put_back(before)
+
     def without_signature(self):
         """The head as who has no key can write it: of the ledger that is there now."""
         entries = list(Ledger(self.url, self.head).entries())
@@ -71,26 +77,20 @@ class World:
 
 
 def rolled_back(world):
-    """To before its release, with a head that has no signature and fits."""
-    before = world.kept()
-    record(world.ledger, unit(integer=FIRST))
-    world.put_back(before)
+    """With a head that has no signature and fits."""
+    world.roll_back()
     world.write_head(world.without_signature())
 
 
 def rolled_back_since_it_was_signed(world):
     """A ledger of an older version, to a state that says its head is signed."""
     record(world.ledger, unit(3600))
-    before = world.kept()
-    record(world.ledger, unit(integer=FIRST))
-    world.put_back(before)
+    world.roll_back()
     world.write_head(world.without_signature())
 
 
 def signed_with_another_key(world):
-    before = world.kept()
-    record(world.ledger, unit(integer=FIRST))
-    world.put_back(before)
+    world.roll_back()
     Head(world.head, THEIRS).write(world.without_signature())
 
 
@@ -112,9 +112,7 @@ def vouched_for_by_another_ledger(world):
     other.open_account(more)
     head = json.loads(world.head.read_bytes())
     record(world.ledger, unit(3600))
-    before = world.kept()
-    record(world.ledger, unit(integer=FIRST))
-    world.put_back(before)
+    world.roll_back()
     world.write_head(head | world.without_signature())
     assert Ledger(url, world.head, OURS).open_account(more) == "unchanged"
 

@@ -97,30 +97,20 @@ def test_hours_without_service_are_refused():
     assert one("time", NOON, by=by) == "outside-service"
 
 
-@pytest.mark.parametrize(
-    ("lat", "lon", "inside"),
-    [
-        (30.0, -98.2, True),
-        (30.7, -97.3, True),
-        (30.35, -98.2000001, False),
-        (29.9999999, -97.5, False),
-        (30.7000001, -97.5, False),
-    ],
-)
-def test_the_edges_of_the_box_are_inside(lat, lon, inside):
-    refused = parse(table([{**GOOD, "lat": lat, "lon": lon}]), rules(bbox=(-98.2, 30.0, -97.3, 30.7)))[1]
-    assert refused == ({} if inside else {"outside-bbox": 1})
+AUSTIN, FIJI = (-98.2, 30.0, -97.3, 30.7), (179.0, -19.0, -179.0, -17.0)  # west, south, east, north
 
 
 @pytest.mark.parametrize(
-    ("lon", "inside"),
+    ("box", "lat", "lon", "inside"),
     [
-        (179.0, True), (179.5, True), (180.0, True), (-180.0, True), (-179.0, True), (178.9, False), (-178.9, False),
-        (0.1, False),
+        (AUSTIN, 30.0, -98.2, True), (AUSTIN, 30.7, -97.3, True), (AUSTIN, 30.35, -98.2000001, False),
+        (AUSTIN, 29.9999999, -97.5, False), (AUSTIN, 30.7000001, -97.5, False),
+        *[(FIJI, -18.0, lon, True) for lon in (179.0, 179.5, 180.0, -180.0, -179.0)],
+        *[(FIJI, -18.0, lon, False) for lon in (178.9, -178.9, 0.1)],
     ],
 )  # fmt: skip
-def test_a_box_whose_west_is_greater_than_its_east_crosses_the_antimeridian(lon, inside):
-    refused = parse(table([{**GOOD, "lat": -18.0, "lon": lon}]), rules(bbox=(179.0, -19.0, -179.0, -17.0)))[1]
+def test_the_edges_of_a_box_are_inside_and_it_may_cross_the_antimeridian(box, lat, lon, inside):
+    refused = parse(table([{**GOOD, "lat": lat, "lon": lon}]), rules(bbox=box))[1]
     assert refused == ({} if inside else {"outside-bbox": 1})
 
 
