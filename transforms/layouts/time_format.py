@@ -57,26 +57,19 @@ class TimeFormat:
     def of(cls, text: str) -> "TimeFormat":
         """Checks and makes a format. Raises ValueError naming rule and value."""
         directives = re.findall("%.?", text)
-        unknown = next((name for name in directives if name not in _FIELDS), None)
         fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
         has_clock = "midnight" not in fields  # else seconds since midnight stand for it: a date alone is needed
         missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
-        rule = ""
-        if len(text) > _MOST_LETTERS:
-            rule = f"must be at most {_MOST_LETTERS} letters"
-        elif unknown is not None:
-            rule = f"knows {' '.join(_FIELDS)}"
-        elif len(set(fields)) < len(fields):
-            rule = "must name each part of a time once"
-        elif missing:
-            rule = f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has"
-        elif ("%I" in directives) != ("%p" in directives):
-            rule = "needs %I and %p (am or pm) together"
-        elif "%f" in directives and not {"%S", "%s"}.intersection(directives):
-            rule = "has %f after %S or %s only"
-        elif not has_clock and {"hour", "minute", "second"}.intersection(fields):
-            rule = "has %s in place of a clock"
-        if rule:
+        is_broken = {
+            f"must be at most {_MOST_LETTERS} letters": len(text) > _MOST_LETTERS,
+            f"knows {' '.join(_FIELDS)}": not set(directives) <= _FIELDS.keys(),
+            "must name each part of a time once": len(set(fields)) < len(fields),
+            f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has": bool(missing),
+            "needs %I and %p (am or pm) together": ("%I" in directives) != ("%p" in directives),
+            "has %f after %S or %s only": "%f" in directives and not {"%S", "%s"}.intersection(directives),
+            "has %s in place of a clock": not has_clock and bool({"hour", "minute", "second"}.intersection(fields)),
+        }
+        for rule in (rule for rule, broken in is_broken.items() if broken):  # the first one is told
             raise ValueError(f"time_format: {rule}, got {text[:_MOST_LETTERS]!r}")
         return cls(text)
 
