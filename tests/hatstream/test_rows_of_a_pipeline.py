@@ -3,19 +3,26 @@
 import json
 import tomllib
 from datetime import datetime
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.coders.row_coder import RowCoder
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import hatstream as library
+from dpops.noise import Noise
+from pipelines.runs.stream.health import TOO_FEW, TOO_MANY, _Watch
 from tests import city, levels_city
-from tests.hatstream.pipelines import DAY, released, reports
+from tests.hatstream.pipelines import DAY, append, kept_of, released, reports
 
 HOUR_S = 3600
 
@@ -126,3 +133,104 @@ def test_a_specification_is_a_path_a_text_a_dict_or_one_that_was_loaded(town):
 def test_a_dict_that_is_no_specification_is_refused_by_field(change, told):
     with pytest.raises(library.SpecificationError, match=told):
         library.load(tomllib.loads(city.SPEC) | change)
+
+
+# --- an unbounded PCollection under secret counts: live slots, the period's end, lateness by a row's own two times ----
+
+
+SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
+FIRST, SECOND = levels_city.DAYS[:2]
+START_S = int(datetime.fromisoformat(f"{SECOND}T08:00:00+05:30").timestamp())
+
+
+@pytest.fixture
+def streamed(town, hatstream):
+    """Releases a day, then streams the next; gives the rows, the counters and the ledger's entries of it."""
+    folder = town(SPEC, levels_city.rows((FIRST, SECOND)))
+    assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
+    return partial(stream_of, folder)
+
+
+def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
+    clock = Clock().advance_watermark_to(START_S - 60)
+    for _, together in groupby(sorted(rows, key=itemgetter("ts")), lambda row: row["ts"][:16]):  # of one minute
+        taken = [TimestampedValue(row, datetime.fromisoformat(row["ts"]).timestamp() + delay_s) for row in together]
+        taken_s = taken[0].timestamp
+        clock = clock.advance_watermark_to(taken_s).add_elements(taken)
+    for hour_s in range(3600, end_s + 1, 3600):  # a live slot that is not there when its day ends is missed
+        if START_S + hour_s > taken_s:
+            clock = clock.advance_watermark_to(START_S + hour_s)
+    clock = clock.advance_watermark_to_infinity()
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    made = library.Release(
+        folder / "spec.toml", f"{SECOND}T08:00", f"{SECOND}T12:00", ledger=str(folder / "ledger.sqlite")
+    )
+    _ = p | clock | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    result = p.run()
+    result.wait_until_finish()
+    counts = {counter.key.metric.name: counter.result for counter in result.metrics().query()["counters"]}
+    spec, ledger = library.load(folder / "spec.toml"), ledger_of(folder)
+    live = ledger.live(spec.account.name, spec.spec_id, SECOND)
+    stages = [stage for stage in ledger.stages(spec.account.name, spec.spec_id) if stage.unit.period == SECOND]
+    return kept_of(folder), counts, live, stages
+
+
+def ledger_of(folder):
+    return city.account(folder).ledger
+
+
+def of_second_day(buses=4):
+    return [row for row in reports(levels_city.rows(buses=buses)) if row["ts"].startswith(SECOND)]
+
+
+def test_live_slots_and_the_whole_day_are_released_and_the_command_finds_them_as_they_are(
+    streamed, tmp_path, hatstream
+):
+    rows, counts, live, stages = streamed(of_second_day())
+    assert (len(live), len(stages) > 0) == (4, True)
+    assert {row["mechanism"] for row in rows} >= {"levels-live"}
+    live_rows = [row for row in rows if row["mechanism"] == "levels-live"]
+    assert (len(live_rows), len(rows)) == (4 * len(levels_city.CELLS), 5 * len(levels_city.CELLS)), "slots, and days"
+    assert not [name for name in counts if name.startswith("refused/")]
+    code, _, err = hatstream(*city.release(tmp_path, "--json", start=SECOND, end=SECOND))
+    assert (code, err) == (0, "")
+    ledger = ledger_of(tmp_path)
+    (account,) = ledger.accounts()
+    assert ledger.audit(account.name)[0] == 0, "the whole day is of the same reports"
+
+
+def test_a_period_that_is_not_over_is_not_released_and_own_times_are_refused_by_row(streamed):
+    """The watermark and the source end in the middle of the day; rows' Beam timestamps are their own times."""
+    morning = [row for row in of_second_day() if row["ts"][11:13] == "08"]
+    _, counts, live, stages = streamed(morning, delay_s=0, end_s=3600)
+    assert "refused/lateness/own-time" in counts, "this runner tells that it counted, not how often"
+    assert (len(live), len(stages)) == (1, 0), "what is recorded does not depend on it"
+
+
+def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstream, monkeypatch):
+    draws = np.random.default_rng(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 120"), levels_city.rows((FIRST, SECOND), buses=115))
+    assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
+    spec, ledger, job = library.load(folder / "spec.toml"), ledger_of(folder), NoCounters()
+    watch = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
+    _, counts, live, stages = stream_of(folder, of_second_day())
+    assert (counts[f"stopped/{SECOND}"], len(live), len(stages)) == (1, 4, 1)
+    assert {"period": SECOND, "stopped": TOO_FEW} in [line.public for line in watch.lines()]
+    assert not [line for line in watch.lines() if "period" in line.public], "it is told once"
+    whole = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
+    whole._ended.clear()
+    assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
+    assert {"period": SECOND} in [line.public for line in whole.lines()]
+
+
+def test_a_period_of_far_more_vehicles_than_declared_is_told(town, hatstream):
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 5"), levels_city.rows((SECOND,), buses=200))
+    watch = _Watch(library.load(folder / "spec.toml"), (START_S, START_S + 4 * 3600), ledger_of(folder), NoCounters())
+    assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
+    assert {"fleet": TOO_MANY} in [line.operator_only.opened() for line in watch.lines() if "period" in line.public]
+
+
+class NoCounters:
+    def counters(self):
+        raise OSError
