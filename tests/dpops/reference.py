@@ -12,7 +12,9 @@ import pytest
 from dpops.means.grouping import Grouping, best_fit_arrays
 from dpops.mechanism import Integers, Plan, Totals, values_of
 from dpops.noise import Noise
-from dpops.types import Int64s
+from dpops.types import Grid, Int64s
+
+GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)  # speeds up to 65 km/h
 
 _ITMS = Path(__file__).parents[3] / "shared" / "data" / "itms_counts.json"
 

@@ -1,12 +1,24 @@
-"""That at least four vehicles were at a place is said where weights prove it, for all places and days at once."""
+"""Noise is no vehicle: at least four are said of a place where weights prove them, and Laplace noise tells no more."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpops.learning import places
-from dpops.learning.places import CHANCE, PlaceDay, PlaceSums, VehiclesProved, largest_noise
+from dpops.learning.places import (
+    CHANCE,
+    Around,
+    PlaceDay,
+    PlaceSums,
+    VehiclesProved,
+    largest_noise,
+    learn_places,
+    surprise,
+    whole_weight,
+)
+from dpops.types import Float64s
 
 PLACES, DAYS, TOWNS = 400, 28, 40
 WEIGHT_SD = 13.0
@@ -84,3 +96,57 @@ def test_sums_of_noise_stay_below_the_bound_as_often_as_it_says(scales: list[flo
     normal = math.sqrt(variance) * rng.normal(size=number)
     exceeded = np.mean(normal > largest_noise("gaussian", chance, variance, max(scales)))
     assert exceeded == pytest.approx(chance, abs=4 * math.sqrt(chance / number))
+
+
+STEP = 0.01
+CROWD, BUSY = 1_000, 20
+CROWD_WEIGHT_SD, CROWD_SPEED_SD = 6.0, 40.0
+
+
+def density_of(draws: int) -> Float64s:
+    """That of a sum of so many Laplace draws of variance 1, by convolution, at 0, STEP, .. to 8 of its deviations."""
+    x = np.arange(-60, 60 + STEP / 2, STEP)
+    one = np.exp(-np.sqrt(2) * np.abs(x)) / np.sqrt(2)
+    spectrum = np.fft.fft(np.fft.ifftshift(one)) * STEP
+    whole = np.fft.fftshift(np.fft.ifft(spectrum**draws).real) / STEP
+    return np.maximum(whole[x.size // 2 :], 1e-300)
+
+
+@pytest.mark.parametrize("draws", [4, 28])
+def test_a_sum_is_as_surprising_as_its_density_says(draws: int) -> None:
+    exact = -np.log(density_of(draws))
+    for off in (1.0, 2.0, 4.0, 5.0):
+        at = round(off * np.sqrt(draws) / STEP)
+        assert surprise(np.array([off]), draws)[0] == pytest.approx(exact[at] - exact[0], rel=0.1)
+
+
+def sums_of(days: int, seed: int) -> PlaceSums:
+    """A thousand places that nobody visits, but for a few."""
+    rng = np.random.default_rng(seed)
+    weights = np.where(np.arange(CROWD) < BUSY, 60.0, 0.0)
+    sums = PlaceSums.none(CROWD)
+    for _ in range(days):
+        noisy = weights + rng.laplace(0, CROWD_WEIGHT_SD / np.sqrt(2), CROWD)
+        speeds = 10 * weights + rng.laplace(0, CROWD_SPEED_SD / np.sqrt(2), CROWD)
+        day = PlaceDay(noisy, speeds, np.full(CROWD, 20.0), CROWD_WEIGHT_SD**2, CROWD_SPEED_SD**2, 1.0, is_laplace=True)
+        sums = sums.after(day)
+    return sums
+
+
+def believed_visited(sums: PlaceSums) -> int:
+    """How many of the places that nobody visits are thought to be known and visited."""
+    expected = np.full(CROWD, whole_weight(sums, 60.0 * BUSY) / CROWD)
+    around = Around(values=np.full(CROWD, 20.0), expected=expected)
+    fit = learn_places(sums, around)
+    known = (1.96 * np.sqrt(fit.variances) < 8) & (fit.weights - 1.3 * np.sqrt(fit.weight_variances) > 1)
+    assert known[:BUSY].mean() > 0.5, "those that are visited are known"
+    return int(known[BUSY:].sum())
+
+
+@pytest.mark.slow
+def test_what_noise_makes_busy_is_not_taken_for_visited() -> None:
+    as_laplace = sum(believed_visited(sums_of(days, seed)) for days in (1, 3) for seed in range(4))
+    as_gaussian = sum(
+        believed_visited(replace(sums_of(days, seed), is_laplace=False)) for days in (1, 3) for seed in range(4)
+    )
+    assert as_laplace < as_gaussian / 2

@@ -15,10 +15,9 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.suppression.search import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
-from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.reference import Silent
+from dpops.types import CountsKnown, Int64s
+from tests.dpops.reference import GRID, Silent
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 BOTH: list[type[Baseline] | type[BaselineVariance]] = [Baseline, BaselineVariance]
 both = pytest.mark.parametrize("kind", BOTH, ids=lambda kind: kind.name)
 count_vectors = st.lists(st.integers(1, 40), min_size=1, max_size=15).map(lambda c: np.array(sorted(c)[::-1], np.int64))

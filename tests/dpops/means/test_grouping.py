@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dpops.means.arrays import FINE_PER_STEP, lay_out_together, length_of
 from dpops.means.grouping import Grouping, wrap_around
 from dpops.mechanisms.array_average import ArrayAverage
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Int64s
 from tests.dpops import reference
-from tests.dpops.reference import best_fit_grouping
+from tests.dpops.reference import GRID, best_fit_grouping
 
 
 def descending(counts: list[int]) -> list[int]:
@@ -133,7 +133,6 @@ def test_the_published_array_numbers() -> None:
     assert best_fit_grouping(counts, 53).fills.size == 164
 
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(3, 10)
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(lambda counts: sorted(counts, reverse=True))
 

@@ -22,12 +22,11 @@ from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.reference import unlike
+from tests.dpops.reference import GRID, unlike
 from tests.dpops.trees import examples as trees
 from tests.kit.grids import grid
 from tests.statistical.audit import Release
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
 DRAWS = 14_000
 EXACT = (Baseline, ArrayAverage, OptArray)  # their sensitivity and bias bound are attained, but for rounding

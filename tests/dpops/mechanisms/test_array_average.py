@@ -13,9 +13,8 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops import reference
-from tests.dpops.reference import Silent, best_fit_grouping, value_of
+from tests.dpops.reference import GRID, Silent, best_fit_grouping, value_of
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 ONE = Fraction(1)
 count_lists = st.lists(st.integers(1, 40), min_size=1, max_size=25).map(lambda c: sorted(c, reverse=True))
 

@@ -19,10 +19,9 @@ from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
 from dpops.noise import Noise
 from dpops.suppression.search import variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid
-from tests.dpops.reference import Silent, unlike, variance
+from tests.dpops.reference import GRID, Silent, unlike, variance
 from tests.statistical.checks import seeded
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 HALVES = Grid(step=Fraction(1, 2), upper_steps=2)  # values 0, U / 2 and U, with U = 1
 SMALL = [c for users in (1, 2, 3) for c in itertools.combinations_with_replacement((4, 3, 2, 1), users) if sum(c) <= 7]
 

@@ -12,11 +12,10 @@ from dpops.mechanism import Hats, PlanError, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
-from dpops.types import CountsKnown, Grid
-from tests.dpops.reference import unlike
+from dpops.types import CountsKnown
+from tests.dpops.reference import GRID, unlike
 from tests.statistical.checks import seeded
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 MECHANISMS = [*ArrayAverage.examples(), Baseline(), Auto(), Auto(prior=Prior(20.0, 12.0))]
 
 

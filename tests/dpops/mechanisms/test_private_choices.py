@@ -21,11 +21,10 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.mechanisms.conformance import NUMBERS
-from tests.dpops.reference import value_of
+from tests.dpops.reference import GRID, value_of
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
 DRAWS = 14_000
 
