@@ -1,5 +1,6 @@
 """A made-up city whose true means are known, and noisy releases of it."""
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -46,19 +47,43 @@ def released_day(
     weights = weights if cells is None else np.repeat(cells[:, None], HOURS.size, axis=1)
     means = 25 + pattern * (means - 25)
     centre = np.full(weights.shape, 20.0) if centre is None else centre
+    return DayValues(hours=HOURS, stages=(look(weights, means, noise, centre, lambda shape: rng.normal(size=shape)),))
+
+
+def look(
+    weights: np.ndarray,
+    means: np.ndarray,
+    noise: float,
+    centre: np.ndarray,
+    scores: Callable[[tuple[int, int]], np.ndarray] = np.zeros,
+) -> StageValues:
+    """Cells' days and the city's hours of HATs. scores: the noise's, of which none is drawn by default."""
     levels = []
-    for of_cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
+    for of_cells, slots in ((np.arange(len(weights)), 0 * HOURS), (np.zeros(len(weights), np.int64), HOURS)):
         groups = Groups(cells=of_cells, slots=slots)
         levels.append(
             LevelValues(
                 groups=groups,
-                weights=groups.totals(weights) + noise * rng.normal(size=groups.shape),
-                speeds=groups.totals(weights * (means - centre)) + 7 * noise * rng.normal(size=groups.shape),
+                weights=groups.totals(weights) + noise * scores(groups.shape),
+                speeds=groups.totals(weights * (means - centre)) + 7 * noise * scores(groups.shape),
                 weight_variance=noise**2,
                 speed_variance=49 * noise**2,
             )
         )
-    return DayValues(hours=HOURS, stages=(StageValues(centre=centre, levels=tuple(levels)),))
+    return StageValues(centre=centre, levels=tuple(levels))
+
+
+def counted(vehicles: float, sd: float = 1.0) -> StageValues:
+    """A stage that counts the vehicles of a day."""
+    centre = np.full((design().cells, HOURS.size), 20.0)
+    level = LevelValues(
+        groups=Groups.everything(*centre.shape),
+        weights=np.array([[vehicles]]),
+        speeds=np.zeros((1, 1)),
+        weight_variance=sd**2,
+        speed_variance=1e6,
+    )
+    return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
 
 def known_hats(shape: tuple[int, int], vehicles: float, kmh: float) -> StageValues:

@@ -22,7 +22,7 @@ from dpops.learning.effects import EffectLayout
 from dpops.learning.field import Gate
 from dpops.learning.state import RECENT, weight_layout
 from dpops.spread import TYPICAL, VehicleSpread
-from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
+from tests.dpops.learning.city import FACTS, HOURS, after, counted, design, error, known_hats, look, released_day, truth
 
 
 def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
@@ -196,14 +196,7 @@ def quiet_start(factor: float, seed: int) -> State:
             )
             for level in stage.levels
         )
-        count = LevelValues(
-            groups=Groups(cells=np.zeros(36, np.int64), slots=0 * HOURS),
-            weights=np.array([[100 * busy + 3 * rng.normal()]]),
-            speeds=np.zeros((1, 1)),
-            weight_variance=9.0,
-            speed_variance=1e12,
-        )
-        counting = StageValues(centre=centre, levels=(count,), counts_vehicles=True)
+        counting = counted(100 * busy + 3 * rng.normal(), 3.0)
         state = add_day(state, DayValues(hours=HOURS, stages=(counting, replace(stage, levels=levels))))
     return state
 
@@ -245,19 +238,7 @@ def test_no_hour_of_a_feed_with_gaps_has_more_vehicles_than_its_day(hats_in_hour
     of, noise = design(), 0.1
     weights = truth(of)[0] * np.isin(HOURS, [8, 9, 16])
     weights *= 100 / weights.sum()
-    count = replace(known_hats((1, 1), 100, 0).levels[0], groups=Groups.everything(of.cells, 24), weight_variance=4.0)
-    single = replace(released_day(of, noise, 0).stages[0], levels=())
-    for cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
-        groups = Groups(cells=cells, slots=slots)
-        level = LevelValues(
-            groups=groups,
-            weights=groups.totals(weights),
-            speeds=groups.totals(5 * weights),
-            weight_variance=noise**2,
-            speed_variance=49 * noise**2,
-        )
-        single = replace(single, levels=(*single.levels, level))
-    stages = (StageValues(centre=single.centre, levels=(count,), counts_vehicles=True), single)
+    stages = (counted(100, 2.0), look(weights, np.full(weights.shape, 25.0), noise, np.full(weights.shape, 20.0)))
     facts = replace(FACTS, hats_in_hour=hats_in_hour)
     field = learned(add_day(State.new(of, facts), DayValues(hours=HOURS, stages=stages))).estimate()
     in_busiest_hour = field.vehicles.mean(axis=-1).sum(axis=0).max()

@@ -5,23 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, add_day, learned
+from dpops.learning import DayValues, State, add_day, learned
 from dpops.learning.places import PlaceSums, whole_weight
 from dpops.levels.defaults import RETAINED
-from tests.dpops.learning.city import FACTS, HOURS, after, design, error, released_day, truth
-
-
-def counted(vehicles: float, sd: float = 1.0) -> StageValues:
-    """A stage that counts the vehicles of a day."""
-    shape = truth(design())[0].shape
-    level = LevelValues(
-        groups=Groups(cells=np.zeros(shape[0], np.int64), slots=0 * HOURS),
-        weights=np.array([[vehicles]]),
-        speeds=np.zeros((1, 1)),
-        weight_variance=sd**2,
-        speed_variance=1e6,
-    )
-    return StageValues(centre=np.full(shape, 20.0), levels=(level,), counts_vehicles=True)
+from tests.dpops.learning.city import FACTS, HOURS, after, counted, design, error, released_day
 
 
 def with_count(day: DayValues, vehicles: float) -> DayValues:
