@@ -167,30 +167,22 @@ class EffectLayout:
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
         """Builds the prior. days: of how many days each one is the mean."""
-        means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
-        for block, day, precision in self.precisions(strengths, days):
-            span, root = self.span(block, day), math.sqrt(precision) * block.root
-            # Blocks' roots R of precisions R'R, with the index of the block of each row.
-            roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
-            if block.is_border:  # means of local effects are 0
-                means[span] = block.mean
+        means, roots = np.zeros(self.size(len(days), border=True)), []
+        for index, block in enumerate(self.blocks):
+            for day, strength in enumerate(np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)):
+                # A mean of n days has an n-th of their effects' variance; precisions that are not learned hold as is.
+                factor = days[day] if block.is_daily and block.is_learned else 1
+                span, root = self.span(block, day), math.sqrt(float(strength) * factor) * block.root
+                # Blocks' roots R of precisions R'R, with the index of the block of each row.
+                roots.append((block.is_border, span.start, root, np.full(root.shape[0], index)))
+                if block.is_border:  # means of local effects are 0
+                    means[span] = block.mean
         roots.sort(key=lambda root: root[:2])  # in the order of effects: local or border, then first effect
         local, border = (
             sparse.block_diag([root for at_border, _, root, _ in roots if at_border == is_border], format="csr")
             for is_border in (False, True)
         )
         return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in roots]))
-
-    def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists (block, day, precision of its effects); days: as in `prior`."""
-        precisions = []
-        for block in self.blocks:
-            by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
-            for day, strength in enumerate(by_day):
-                # A mean of n days has an n-th of their effects' variance; precisions that are not learned hold as is.
-                factor = days[day] if block.is_daily and block.is_learned else 1
-                precisions.append((block, day, float(strength) * factor))
-        return precisions
 
     def known(self, hours: Int64s) -> dict[str, Float64s]:
         """Takes known regressors of HATs in slots of these hours, by name, (cells, slots)."""
