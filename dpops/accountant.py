@@ -241,7 +241,7 @@ class DeltaLimit(Limit):
         return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
 
     def fraction(self, spent: Accountant) -> float:
-        """Computes the spent fraction of noise or pure claims."""
+        """Computes the largest spent fraction of any kind of claim; 1 beyond the limit."""
         if not self.fits(spent):
             return 1.0
         pure, noise = self.pure or ZERO, self._noise(spent)

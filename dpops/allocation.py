@@ -103,5 +103,5 @@ class Allocation:
         """
         debit = share.bound if self.most_hats is not None and total else total
         if not self.whole_periods:
-            return [(debit, debit)] * len(slots)
+            return [(debit, debit)] * len(slots)  # a plan covers one slot: its debit is also its maximum
         return list(zip(slots, [debit, *[Fraction(0)] * (len(slots) - 1)], strict=True))

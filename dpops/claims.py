@@ -177,7 +177,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
         return ZERO
     log_delta = _log(_checked_delta(delta))
     target = float(epsilon)
-    # The order of the largest rho: the function is minus the rho that the bound at order a allows.
+    # Order a allows rho = (epsilon - log(1 - 1/a) + (log delta + log a) / (a - 1)) / a; its negative is minimised.
     order = Decimal(_least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a))
     with localcontext(_DECIMAL_CONTEXT):
         rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order
@@ -291,11 +291,11 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def _rounded(value: Decimal, rounding: str, digits: int = _SHORT_DIGITS) -> Fraction:
-    """Rounds to `digits`, safe against wrong last digits of 60; at least 0."""
+    """Rounds to significant `digits`, at least 0; a margin covers errors of 60-digit arithmetic."""
     if value <= 0:
         return ZERO
-    safe = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))
-    return Fraction(Context(prec=digits, rounding=rounding).plus(safe))
+    with_margin = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))
+    return Fraction(Context(prec=digits, rounding=rounding).plus(with_margin))
 
 
 def _not_negative(name: str, value: Fraction) -> None:

@@ -69,12 +69,13 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     queries: noisy integers, in steps. plans: as `Plan.document` stores them. miss: chance that an interval misses.
     """
     if not plans:
-        no = np.zeros(0)  # a column of no HATs
-        return Estimates(np.zeros((1, 3, 0)), lists=[], noise_std=no, bias_bound=no, epsilon=no, status=[])
-    steps, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
-    noise, noise_std, upper, epsilon = np.array(floats).T
+        empty = np.zeros(0)  # a column of no HATs
+        return Estimates(np.zeros((1, 3, 0)), lists=[], noise_std=empty, bias_bound=empty, epsilon=empty, status=[])
+    step_ratios, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
+    noise, noise_std, upper, epsilon = np.array(floats).T  # noise: the bound that it exceeds with chance `miss`
     # Python's integers: queries may exceed 2**53.
-    exact = np.array([query * top / bottom for query, (top, bottom) in zip(queries, steps, strict=True)], np.float64)
+    pairs = zip(queries, step_ratios, strict=True)
+    exact = np.array([query * numerator / denominator for query, (numerator, denominator) in pairs], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding
@@ -98,6 +99,6 @@ def _noise_numbers(
     step: str, scale: str, upper: str, epsilon: str, miss: float
 ) -> tuple[tuple[int, int], tuple[float, float, float, float]]:
     """Converts a plan's texts: the step's ratio; noise's bound and sd, U and epsilon."""
-    unit, noise = Fraction(step), Fraction(scale)
-    floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
-    return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))
+    step_size, scale_steps = Fraction(step), Fraction(scale)  # the step in units, noise's scale in steps
+    floats = laplace_bound(scale_steps, miss) * float(step_size), laplace_std(scale_steps) * float(step_size)
+    return step_size.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def periods_released(self) -> list[str]:
-        """Periods published although another process spent the budget of others meanwhile."""
+        """Periods released when others lost units to the limit meanwhile; else empty."""
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 

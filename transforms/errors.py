@@ -27,7 +27,7 @@ def reason_of(error: OSError) -> str:
 def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
     """Suggests the known name closest to a mistaken one."""
     names = {name.lower(): name for name in choices}
-    matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)  # of difflib's ratio: unlike names are no help
+    matches = get_close_matches(str(wrong).lower(), names, n=1, cutoff=0.65)  # unlike names are no help
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
 
 

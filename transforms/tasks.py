@@ -37,7 +37,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
 
 def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | UnreadableFile | StepError]:
     """Reads small local files together; yields unreadable files' errors."""
-    together = joined_apart(layout, paths) if len(paths) > 1 else None  # None: one fails; singly, it is told which
+    together = joined_apart(layout, paths) if len(paths) > 1 else None  # None: one fails; read singly, it is named
     if together is not None:
         yield from together
         return
@@ -92,7 +92,7 @@ def derived(
 def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
-    # A group's tallies are read by a call, see `Tallies`: here one of one tally.
+    # `draw` takes calls that read a group's tallies, see `Tallies`; these return one tally each.
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())
 
 

@@ -124,8 +124,8 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
 
 def prior_covariance(edges: Float64s) -> Float64s:
     """Computes the prior covariance of a cell's log weights around the city's, (classes, classes)."""
-    # Three independent parts: a tilt that moves the mean of even shares by PLACES_KMH, a total weight common to all
-    # classes, and a smooth curve (squared exponential kernel; the ridge makes it invertible); the latter of FLEET_SD.
+    # Three independent parts: a tilt that moves the mean of even shares by PLACES_KMH; and, each of standard deviation
+    # FLEET_SD, a total weight common to all classes and a smooth curve (squared exponential; its ridge: invertible).
     classes, index, speeds = edges.size - 1, np.arange(edges.size - 1), middles(edges)
     tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()
     kernel = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
@@ -264,21 +264,22 @@ def expected_error(
     """
     cell_prior: Float64s = _inverted(prior_covariance(edges))  # precision of a cell around the city
     logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, cell_prior)
-    if typical is not None:
+    if typical is not None:  # the city is learned from its cells: its error adds to the cell's
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
         # As in `_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, A: `information`.
-        of_cell = (information - information @ covariance @ information)[0]  # precision, of the only cell
-        city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
+        precision_per_cell = (information - information @ covariance @ information)[0]  # [0]: the only cell
+        city_precision = _inverted(_city_covariance(logs.size)) + cells * precision_per_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)
     shares = posterior.shares[:, None]  # (1, 1, classes): one cell, one time
     cdf, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.day_variance
-    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, np.full((1, 1), cell.visits)))[0, 0]  # (edges,)
-    value, index = _inverse(edges, cdf, target)
+    visits = np.full((1, 1), cell.visits)
+    share_sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, visits))[0, 0]  # of shares below edges
+    speed, speed_class = (values[0, 0] for values in _inverse(edges, cdf, target))  # where the cdf reaches the target
     # Delta method: a share's error over the density, per km/h; sqrt(2 / pi) makes a normal sd a mean absolute error.
-    density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
-    return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
+    density = shares[0, 0, speed_class] / np.diff(edges)[speed_class]
+    return float(math.sqrt(2 / math.pi) * np.interp(speed, edges, share_sd) / density)
 
 
 def _expected_posterior(
@@ -319,7 +320,8 @@ def _variances(
     means = shares @ speeds
     speed_variances = np.maximum(shares @ speeds**2 - means**2, _LEAST_VARIANCE)
     is_below = (np.arange(speeds.size) < edge_indices[:, None]).astype(np.float64)  # (edges, classes)
-    # Derivatives of shares below edges: by the mean, through the tilt; by log weights, (.., classes); at a fixed mean.
+    # Derivatives of shares below edges: by the mean, through the tilt, covariance with speed over its variance; by log
+    # weights, (.., classes); then by log weights at a fixed mean.
     mean_slopes = ((shares * speeds) @ is_below.T - cdf * means[..., None]) / speed_variances[..., None]
     slopes = shares[..., None, :] * (is_below - cdf[..., None])
     slopes = slopes - mean_slopes[..., None] * (shares * (speeds - means[..., None]))[..., None, :]

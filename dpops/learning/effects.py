@@ -242,8 +242,8 @@ class Stack:
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         """Lays out the sums: a row per item's group, a column per effect."""
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # items' first rows, the end
-        hours = {item.hours.tobytes(): item.hours for item in items}
-        by_hours = {key: layout.known(of_key) for key, of_key in hours.items()}  # equal for many items
+        distinct_hours = {item.hours.tobytes(): item.hours for item in items}  # few, as many items have equal ones
+        by_hours = {key: layout.known(hours) for key, hours in distinct_hours.items()}
         self._known = [by_hours[item.hours.tobytes()] for item in items]  # the layout's regressors, by item
         self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, the block's first effect)
         local = [np.zeros((2, 0), np.int64)]  # rows and columns of local effects, by term
@@ -256,7 +256,7 @@ class Stack:
                         local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
         rows, columns = np.concatenate(local, axis=1)
         shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
-        # A sparse matrix whose values are positions in the concatenated terms: by it `__call__` sorts without a sort.
+        # Values are positions in the concatenated terms: by them `__call__` permutes terms, without sorting.
         self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
     def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:

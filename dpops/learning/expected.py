@@ -177,8 +177,8 @@ def weight_log_variances(
     """
     if stages[0].counts_public:
         return np.zeros(vehicles.size)
-    precision, other_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)
-    return np.asarray(1 / (1 / spread + precision + 1 / np.maximum(other_variance, 1e-300)))
+    hat_precision, levels_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)
+    return np.asarray(1 / (1 / spread + hat_precision + 1 / np.maximum(levels_variance, 1e-300)))  # precisions add up
 
 
 def place_half_widths(
@@ -187,9 +187,9 @@ def place_half_widths(
     """Computes a day mean's half widths at `place_level`."""
     name = place_level(stage, bounds)
     groups, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
-    noise = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days
-    deviation = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
-    return np.asarray(np.minimum(Z95 * np.sqrt(noise + deviation), upper_kmh / 2))
+    noise_variance = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days
+    residual_variance = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
+    return np.asarray(np.minimum(Z95 * np.sqrt(noise_variance + residual_variance), upper_kmh / 2))
 
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:

@@ -33,10 +33,10 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the day is known well, and moved no further than real ones do."""
-        moved_kmh = fitted.CITY_SD_KMH / 2 if self.is_early else 2 * fitted.HOURS_KMH
+        """Whether the day is known well, and moved no further than real days do."""
+        limit_kmh = fitted.CITY_SD_KMH / 2 if self.is_early else 2 * fitted.HOURS_KMH
         is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.RETAINED_SD
-        return is_known and abs(self.moved_kmh) < moved_kmh
+        return is_known and abs(self.moved_kmh) < limit_kmh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

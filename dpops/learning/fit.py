@@ -189,18 +189,18 @@ def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) ->
     hats, stages, levels = zip(*of_days, strict=True)
     groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
     # Precisions, (days, cell groups, slot groups), above 0 where a level has no sums.
-    of_weights = np.maximum(1 / np.stack([level.weight_variances for level in levels]), 1e-300)
-    of_speeds = np.maximum(1 / np.stack([level.speed_variances for level in levels]), 1e-300)
+    weight_precisions = np.maximum(1 / np.stack([level.weight_variances for level in levels]), 1e-300)
+    speed_precisions = np.maximum(1 / np.stack([level.speed_variances for level in levels]), 1e-300)
     # Any mean centre is right; near precise days' ones their shifts, which rest on estimated weights, are small.
-    importance = of_speeds.max(axis=(1, 2))  # of each day: the precision of its most precise group
+    importance = speed_precisions.max(axis=(1, 2))  # of each day: the precision of its most precise group
     centre = np.tensordot(importance / importance.sum(), centres, 1)
     shifts = [groups.totals(weights * (of_day - centre)) for weights, of_day in zip(hats, centres, strict=True)]
     speeds = np.stack([level.speeds for level in levels]) + shifts
     level = LevelValues(
         groups=groups,
-        weights=np.average(np.stack([level.weights for level in levels]), axis=0, weights=of_weights),
-        speeds=np.average(speeds, axis=0, weights=of_speeds),
-        weight_variance=1 / of_weights.sum(axis=0),
-        speed_variance=1 / of_speeds.sum(axis=0),
+        weights=np.average(np.stack([level.weights for level in levels]), axis=0, weights=weight_precisions),
+        speeds=np.average(speeds, axis=0, weights=speed_precisions),
+        weight_variance=1 / weight_precisions.sum(axis=0),
+        speed_variance=1 / speed_precisions.sum(axis=0),
     )
     return StageValues(centre=centre, levels=(level,))

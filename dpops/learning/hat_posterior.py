@@ -62,9 +62,10 @@ class Learned:
             ratio=self._ratio(share, hours, index, means, variances),
             moved_kmh=moved_kmh,
             total_sd=float(self.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
+            is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # so few days up to it: none is folded
         )
-        one_weight, spread = float(self.speeds.one_weights[index]), self.speeds.spread.cautious  # of one vehicle
+        one_weight = float(self.speeds.one_weights[index])  # of one vehicle
+        spread = self.speeds.spread.cautious  # for intervals; updates use the learned one
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, self.speeds.spread)
         vehicles = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
@@ -85,14 +86,17 @@ class Learned:
         )
 
     def _ratio(self, share: Float64s, hours: Int64s, day: int, values: Float64s, variances: Float64s) -> float:
-        """Computes the map's expected squared error relative to the city's true mean."""
+        """Computes the map's expected squared error over that of the city's true mean.
+
+        The latter stands in every HAT then. share: of the day's weight, by which HATs are averaged, (cells, slots).
+        """
         regressors = self.regressors(hours)
-        rows = self.speeds.rows(Groups.everything(*share.shape), hours, day, share, regressors)
-        covariance = self.speeds.posterior.solve(rows.adjoint(np.ones(1)))
-        with_mean = self.speeds.layout.hats(covariance, hours, day, regressors)
+        city_row = self.speeds.rows(Groups.everything(*share.shape), hours, day, share, regressors)  # its mean's
+        with_effects = self.speeds.posterior.solve(city_row.adjoint(np.ones(1)))  # the mean's covariances with effects
+        with_hats = self.speeds.layout.hats(with_effects, hours, day, regressors)  # and with HATs, (cells, slots)
         # Var(HAT - mean) = Var(HAT) - 2 Cov(HAT, mean) + Var(mean), which is the covariances' mean.
-        constant = (values - np.sum(share * values)) ** 2 + variances - 2 * with_mean + np.sum(share * with_mean)
-        return float(np.sum(share * variances) / max(np.sum(share * constant), 1e-9))
+        constant_error = (values - np.sum(share * values)) ** 2 + variances - 2 * with_hats + np.sum(share * with_hats)
+        return float(np.sum(share * variances) / max(np.sum(share * constant_error), 1e-9))
 
 
 def _with_single_hats(
@@ -159,8 +163,8 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Builds a vague count of vehicles, as slots clip less than learned days."""
-    vehicles = np.array([[state.facts.vehicles / RETAINED]])  # as the model believes that clips retain RETAINED
+    """Builds a vague count of vehicles, for live slots, which clip less than days."""
+    vehicles = np.array([[state.facts.vehicles / RETAINED]])  # cancels RETAINED, which the model expects of days' clips
     level = LevelValues(
         groups=Groups.everything(*centre.shape),
         weights=vehicles,
@@ -223,7 +227,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
 
 
 def smooth_hours(hours: Field, day: Field) -> Field:
-    """Gives hours the day's value within one standard error, and its bias."""
+    """Gives hours the day's value if within one standard error; variances count the bias."""
     difference = hours.values - day.values
     squared_error = hours.variances + hours.deviations.mean(axis=-1)
     is_noise = difference**2 <= squared_error

@@ -86,8 +86,8 @@ class WeightField(LatentField):
         first = len(self.days) - len(totals)
         hats = self.weights(self.effects)[first:]
         for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
-            expected = math.log(self.numbers[day].number) + self.retention if total is None else math.log(total)
-            self.effects.border[self.layout.index_of("day", day)] += expected - math.log(weights.sum())
+            log_total = math.log(self.numbers[day].number) + self.retention if total is None else math.log(total)
+            self.effects.border[self.layout.index_of("day", day)] += log_total - math.log(weights.sum())
 
     @property
     def retention(self) -> float:
@@ -283,17 +283,13 @@ class SpeedField(LatentField):
         HATs, (cells, slots), in typical vehicle-days. is_last: whether covariances of HATs are needed.
         """
         self.weights, self.traffic = list(hats), [weights.traffic(day.hours) for day in weights.days]
-        # An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
-        # vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
-        one_weight = self._facts.hat_weight * math.exp(weights.retention)  # of a vehicle in a HAT, after clips
-        peaks = [of_day.sum(axis=0).max() / self._facts.hats_in_hour for of_day in hats]  # busiest hours, if all drive
-        self.one_weights = np.maximum(one_weight, peaks / np.array([number.upper95 for number in weights.numbers]))
+        self._set_one_weights(weights)
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, regressors=("traffic", "doubt"))
         entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
         is_first = not self._are_fitted
-        for index in range(rounds):
+        for index in range(rounds):  # effects, then doubts and with them weights, values, strengths and the spread
             data = self._data(sums, doubts)
             self.solve(data, is_rough=not (is_last and index + 1 == rounds))
             mean = self.posterior.mean
@@ -310,6 +306,17 @@ class SpeedField(LatentField):
                 if index or not is_first:  # the very first residuals are not around fitted values
                     self._learn_spread(data)
             del data  # two at once exceed a large city's memory
+
+    def _set_one_weights(self, weights: WeightField) -> None:
+        """Sets what one vehicle weighs in a HAT, (days,).
+
+        An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
+        vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
+        """
+        usual = self._facts.hat_weight * math.exp(weights.retention)  # after clips
+        # Of the busiest hour, shared by the HATs that one vehicle touches in it, and by all vehicles of the day.
+        peaks = [hats.sum(axis=0).max() / self._facts.hats_in_hour for hats in self.weights]
+        self.one_weights = np.maximum(usual, peaks / np.array([number.upper95 for number in weights.numbers]))
 
     def hat_variances(self, day: int) -> Float64s:
         """Computes variances of HATs' means around the field, (cells, slots)."""

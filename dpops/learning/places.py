@@ -180,7 +180,7 @@ def _posterior(
     typical = ratios @ (RATIOS * _slowed(RATIOS, power))  # relative speed of all reports: makes their mean the cell's
     for chosen in _chunks(sums.weights.size):
         expected = around.expected[chosen]
-        weights, log = weight_nodes(ratios, sums, expected, chosen)  # (places, nodes); log: posterior by weights alone
+        weights, log_by_weights = weight_nodes(ratios, sums, expected, chosen)  # (places, nodes); log: by weights alone
         speeds, centred, centres, squares, information = (
             item[chosen, None] for item in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
@@ -188,12 +188,12 @@ def _posterior(
         expected_kmh = around.values[chosen, None] * relative_speed
         # The log likelihood at the expected speed, and its derivative by the speed there.
         misfit = expected_kmh**2 * information - 2 * expected_kmh * centres + squares
-        log = log + weights * (speeds * expected_kmh - centred) - 0.5 * weights**2 * misfit
+        log_at_expected = log_by_weights + weights * (speeds * expected_kmh - centred) - 0.5 * weights**2 * misfit
         slope = (weights * speeds + weights**2 * (centres - information * expected_kmh))[..., None]
         # Given weight and deviation the speed is normal, of `precision`: (places, nodes, deviations) from here on.
         precision = sds_kmh**-2.0 + (weights**2 * information)[..., None]
         gain = np.log(sds_kmh**-2.0 / precision) + slope**2 / precision  # of the integral over speeds, times 2
-        joint = log[..., None] + 0.5 * gain - math.log(sds_kmh.size)
+        joint = log_at_expected[..., None] + 0.5 * gain - math.log(sds_kmh.size)
         largest = joint.max(axis=(1, 2), keepdims=True)  # log-sum-exp over weights and deviations
         likely = np.exp(joint - largest)
         total = likely.sum(axis=(1, 2), keepdims=True)
@@ -244,7 +244,7 @@ def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: sli
     """Lists possible weights and log posteriors, (places, RATIOS). law: probabilities of RATIOS."""
     weights, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
     above = np.minimum(below + 1, RATIOS.size - 1)
-    # A weight lies between the ratios of two indices, `fraction` of the way; `density`: by ratio to by weight.
+    # A weight lies `fraction` of the way between two RATIOS; `density` turns their probabilities into the grid's.
     prior = density * ((1 - fraction) * law[below] + fraction * law[above])
     return weights, log_likelihood + np.log(prior + _TINY)
 
@@ -252,11 +252,12 @@ def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: sli
 def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
     """Computes log likelihoods of LAWS, (laws,), up to a constant."""
     _, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
-    likely = density * np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    likely = density * np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))  # of the grid's weights
     # Likelihoods of RATIOS, (places, RATIOS): a weight `fraction` of the way from `below` to the next counts for both.
     of_ratios, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
     np.add.at(of_ratios, (rows, below), (1 - fraction) * likely)
     np.add.at(of_ratios, (rows, np.minimum(below + 1, RATIOS.size - 1)), fraction * likely)
+    # A law, (RATIOS,), gives a place the sum of its probabilities times those likelihoods; places multiply.
     return np.asarray(np.sum(np.log(of_ratios @ LAWS.T + _TINY), axis=0))
 
 

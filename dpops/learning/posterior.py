@@ -188,14 +188,16 @@ class Posterior:
         The energy is the sum of squares of a block's effects over their prior variances at strength 1. PRIOR_WORTH
         effects of the prior's precision are added to both. effects: whose energy; the posterior mean's by default.
         """
-        strengths, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
-        energies = np.bincount(self._prior.blocks, rows**2)  # times strengths, which scale the prior's rows
-        for block, uninformed, energy in zip(self.layout.blocks, self._uninformed, energies, strict=True):
+        strengths = dict(self.strengths)
+        normalized = self._prior.rows_times(self.mean if effects is None else effects)  # of prior variance 1, by row
+        scaled_energies = np.bincount(self._prior.blocks, normalized**2)  # by block: strength times energy
+        for block, uninformed, scaled_energy in zip(self.layout.blocks, self._uninformed, scaled_energies, strict=True):
             if block.is_learned:
                 strength = float(np.mean(self.strengths[block.name]))
-                # Number of effects that data inform; as `_uninformed` is sampled, it may come out below 0.
-                freedom = max(block.size * (len(self.days) if block.is_daily else 1) - uninformed, 1e-3)
-                target = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
+                energy = scaled_energy / strength
+                effect_count = block.size * (len(self.days) if block.is_daily else 1)
+                freedom = max(effect_count - uninformed, 1e-3)  # effects that data inform; samples may make it negative
+                target = (freedom + fitted.PRIOR_WORTH) / (energy + fitted.PRIOR_WORTH / block.precision)
                 strengths[block.name] = np.array([np.clip(target, strength / LARGEST_STEP, strength * LARGEST_STEP)])
         return strengths
 
@@ -275,6 +277,6 @@ class LatentField:
     def group_variances(
         self, groups: Groups, hours: Int64s, day: int, hats: Float64s, regressors: Regressors | None = None
     ) -> Float64s:
-        """Computes variances of such sums, (cell groups, slot groups)."""
+        """Computes posterior variances of the sums of `rows`, (cell groups, slot groups)."""
         variances = self.posterior.variances_of_rows(self.rows(groups, hours, day, hats, regressors))
         return variances.reshape(groups.shape)

@@ -201,7 +201,7 @@ def _table(quarters: int) -> tuple[Int64s, Int64s]:
     """Tabulates n and floor(2^20 n^(quarters / 4)), exactly: the fourth root of 2^80 n^quarters."""
     counts = list(range(1, _EXACT_COUNTS + 1))
     while counts[-1] < _MOST_COUNT:
-        counts.append(counts[-1] + counts[-1] // _COUNTS_PER_STEP)  # more counts than a table can hold
+        counts.append(counts[-1] + counts[-1] // _COUNTS_PER_STEP)  # in growing steps: not all would fit
     return np.array(counts, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in counts], np.int64)
 
 

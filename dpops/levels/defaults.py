@@ -137,7 +137,7 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
     """Chooses levels of places and of hours, the finest whose noise is tolerable."""
     choices = []
-    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # as cell, hour in _FIRST
+    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # shares as in _FIRST
         tolerable = [name for name in names if group_sd_kmh(kind, spread, name, share, bounds) <= fitted.LIMIT_SD_KMH]
         choices.append((tolerable[0] if tolerable else names[-1], share))
     return tuple(choices)
@@ -151,9 +151,10 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
     Laplace scale or Gaussian variance of a UNIT vector; sums of speeds have the part alpha of it, weights the rest.
     """
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
-    bound, alpha = _LATER_NUMBERS[kind]
-    noise = groups * unit_noise(kind, spread, float(share * alpha)) / (1 if kind == "laplace" else math.sqrt(touched))
-    return noise * float(bound) / bounds.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
+    bound_kmh, alpha = _LATER_NUMBERS[kind]
+    weight_of_vehicle = 1 if kind == "laplace" else math.sqrt(touched)  # of which a group has 1 / groups
+    noise = groups * unit_noise(kind, spread, float(share * alpha)) / weight_of_vehicle
+    return noise * float(bound_kmh) / bounds.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:

@@ -172,8 +172,8 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
 def counts_stage(stage: Stage, clip: int, exponent: Fraction) -> Stage:
     """Makes a stage of counts, at the full budget.
 
-    clip: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
-    counts reports, 0 vehicles.
+    clip: bound on the Euclidean norm of a vehicle-day's counts; weights are counts divided by it. exponent: 1 counts
+    reports, 0 vehicles.
     """
     counts = replace(stage, parts=alike((("hat", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
     return replace(counts, share=Fraction(1), exponent=exponent, least_norm=clip)

@@ -129,7 +129,7 @@ def _after(
     """Computes posterior variances after equal days, and a HAT's squared error, (km/h)^2."""
     precisions = precisions_of(stage, bounds, centres, busyness)
     posterior = posterior_of(prior, {component: days * precision for component, precision in precisions.items()})
-    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # variance, so few vehicles'
+    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # variance of a HAT's mean
     return posterior, squared_error(posterior, precisions, stage, bounds, centres, busyness, residual)
 
 
@@ -167,7 +167,8 @@ def squared_error(
 ) -> float:
     """Forecasts a HAT's squared error, (km/h)^2: of components, residual and clipping.
 
-    posterior: after all releases. precisions: of the day's release. residual: variance of the HAT around components.
+    posterior: after all releases. precisions: of the day's last stage, which measured around centres of variances
+    `centres`. residual: variance of the HAT around components.
     """
     vehicles = bounds.usual_vehicles * busyness
     # Guessed: part of HATs with vehicles enough for a release of single HATs to inform them.

@@ -71,22 +71,22 @@ def array_plans(
     takes the rest.
     """
     # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow: each is divided once.
-    steps = {n: grid.step / (FINE_PER_STEP * n) for n in {laid.facts["arrays"] for laid in arrays}}  # n arrays
-    scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {laid.sensitivity for laid in arrays}}
+    steps = {n: grid.step / (FINE_PER_STEP * n) for n in {layout.facts["arrays"] for layout in arrays}}  # n arrays
+    scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {layout.sensitivity for layout in arrays}}
     return [
         ArrayPlan(
             mechanism=mechanism,
             epsilon=epsilon,
-            step=steps[laid.facts["arrays"]],
-            scale=scales[laid.sensitivity],
+            step=steps[layout.facts["arrays"]],
+            scale=scales[layout.sensitivity],
             upper=grid.upper,
-            bias_bound=laid.bias,
-            sensitivity=laid.sensitivity,
-            facts=laid.facts,
-            grouping=laid.grouping,
-            weight=laid.weight,
+            bias_bound=layout.bias,
+            sensitivity=layout.sensitivity,
+            facts=layout.facts,
+            grouping=layout.grouping,
+            weight=layout.weight,
         )
-        for laid in arrays
+        for layout in arrays
     ]
 
 
@@ -187,8 +187,8 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
     arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)  # a HAT's last number, less the HAT's before
     width = fills[array]
     # A user of r of an array's w samples moves its mean by ceil(U r / w) fine steps; the sensitivity is the largest.
-    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE_PER_STEP * samples // width), first)
-    return ArrayLayout(length, arrays, moved, samples, array, fills, weight=samples / width / arrays[hat])
+    sensitivity = np.maximum.reduceat(-(-grid.upper_steps * FINE_PER_STEP * samples // width), first)
+    return ArrayLayout(length, arrays, sensitivity, samples, array, fills, weight=samples / width / arrays[hat])
 
 
 class PlannedHats(NamedTuple):

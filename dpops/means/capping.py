@@ -91,22 +91,23 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     """
     if not plans:
         return []
-    number = np.diff(users.start, append=users.counts.size)  # of users, (HATs,)
+    user_counts = np.diff(users.start, append=users.counts.size)  # (HATs,)
     limits = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)  # else no cap
     planned = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)
-    limit = np.repeat(limits, number)
+    limit = np.repeat(limits, user_counts)
     if not np.array_equal(np.add.reduceat(np.minimum(users.counts, limit), users.start), planned):
         raise ValueError("totals do not fit their plans: another number of samples is left by the cap")
     capped = users.counts > limit
-    plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
-    sums: list[Retained] = [(1, list(totals)) for totals in zip(*plain, strict=True)]
-    for hat in np.unique(np.repeat(np.arange(len(plans)), number)[capped]).tolist():
+    uncapped = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
+    sums: list[Retained] = [(1, list(totals)) for totals in zip(*uncapped, strict=True)]
+    hat_of_user = np.repeat(np.arange(len(plans)), user_counts)
+    for hat in np.unique(hat_of_user[capped]).tolist():  # exact shares, in Python's integers
         first = int(users.start[hat])
-        rows = first + np.flatnonzero(capped[first : first + int(number[hat])])
+        rows = first + np.flatnonzero(capped[first : first + int(user_counts[hat])])
         counts = users.counts[rows].tolist()
         denominator = math.lcm(*counts)
         shares = [int(limits[hat]) * (denominator // count) for count in counts]
         scaled = [sum(map(int.__mul__, shares, column[rows].tolist())) for column in columns]
-        totals = [denominator * a + b for a, b in zip(sums[hat][1], scaled, strict=True)]
+        totals = [denominator * total + extra for total, extra in zip(sums[hat][1], scaled, strict=True)]
         sums[hat] = denominator, totals
     return sums

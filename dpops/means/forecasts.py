@@ -46,8 +46,9 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
     Where users' weights differ from their shares of the samples, the noiseless mean is off: `grouping_sd`.
     """
     if m_ub not in hats.remembered:
-        users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
+        users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))  # (HATs,)
         laid = lay_out(hats.of_each(np.ravel), users, hats.grid, hats.epsilon, m_ub)
+        # From one vector of all HATs' users back to a matrix for each of `hats.counts`, (HATs, users).
         weights = np.split(laid.weight, np.cumsum([counts.size for counts in hats.counts])[:-1])
         excess = (  # of users' weights over their shares of the samples
             weight.reshape(counts.shape) - counts / counts.sum(axis=1)[:, None]
@@ -57,10 +58,10 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
         between = max(hats.prior.between, MIN_SHARE_BETWEEN_USERS)
         # Of array means, (arrays,), over the prior's: users of an array average out, and samples within users.
         variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # fills: samples in each array
-        means = np.zeros(users.size)  # of `variances`, by HAT
-        for length, rows in groups_of(laid.arrays):
-            means[rows] = variances[laid.first_array[rows, None] + np.arange(length)].mean(axis=1)
-        sd = hats.prior.sd * np.sqrt(means)  # of an array's mean, by HAT
+        mean_variances = np.zeros(users.size)  # over a HAT's arrays, (HATs,)
+        for arrays, rows in groups_of(laid.arrays):  # HATs of equally many arrays are the rows of one matrix
+            mean_variances[rows] = variances[laid.first_array[rows, None] + np.arange(arrays)].mean(axis=1)
+        sd = hats.prior.sd * np.sqrt(mean_variances)  # of an array's mean, by HAT
         hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.sensitivity, grouping_sd, sd)
     return hats.remembered[m_ub]  # type: ignore[no-any-return]
 
@@ -68,10 +69,10 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
     """Marks HATs far within every mechanism's bounds, bool (HATs,), whose plans cannot fail.
 
-    4 U n fine steps, the largest sensitivity, over epsilon stay below _MOST_NOISE_STEPS; limit: of n. Counts descend.
+    At n <= `max_n` the largest scale, 4 U n fine steps / epsilon, is at most _MOST_NOISE_STEPS. Counts descend.
     """
-    limit = min(SAFE_PRODUCT, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
-    fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
+    max_n = min(SAFE_PRODUCT, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
+    fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= max_n for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
 
 
@@ -118,7 +119,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     """
     laid = laid_out(hats, m_ub)
     # First rows of distinct HATs, and each HAT's index among them.
-    first, back = distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
+    first, distinct_index = distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
@@ -130,16 +131,16 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
             forecasts[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
     # Users' weights in arrays are not their shares of samples: independent of clipping, so its error adds in squares.
     grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
-    return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
+    return np.array([*map(math.hypot, forecasts[distinct_index].tolist(), grouping_error.tolist())])
 
 
 def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     """Finds distinct rows of columns, as `np.unique` with index and inverse, but faster."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
-    back = np.empty(order.size, np.int64)
-    back[order] = np.cumsum(is_new) - 1
-    return order[is_new], back
+    inverse = np.empty(order.size, np.int64)
+    inverse[order] = np.cumsum(is_new) - 1
+    return order[is_new], inverse
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:

@@ -33,6 +33,6 @@ def stored_estimates(
     """Reads estimates, whose intervals miss with probability `miss`. Raises ValueError for undeclared outputs."""
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
-    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):  # 1: no names
+    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):  # no names: one number
         raise ValueError(f"{name} returned other outputs than it declares")
     return estimates

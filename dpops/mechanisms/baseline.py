@@ -59,8 +59,9 @@ class Baseline(Mechanism):
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE_PER_STEP), epsilon)
         rate = float(epsilon)
+        # Of least bias plus noise, both as parts of U.
         cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.max_count / (cap.samples * rate))
-        moved = Fraction(*cap.moved_weight)
+        moved = Fraction(*cap.moved_weight)  # the most that the cap moves the mean by, as a part of U
         if self.counts_once:  # worst case of dropped samples, see the class: L is counts.size
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
         fine = 1 if cap.is_uncapped else FINE_PER_STEP  # a capped user's share of a sum is no whole number of steps
@@ -82,9 +83,9 @@ class Baseline(Mechanism):
         """Forecasts errors by HAT: noise, and bias of users' changed weights."""
         if self.counts_once or self.m_ub != "none":  # both change users' weights in the mean: a bias
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
-            weighed = (np.ones_like(column) if self.counts_once else column for column in counts)
-            true = (column / column.sum() for column in weighed)  # users' weights in the true mean
-            return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true))
+            raw_weights = (np.ones_like(column) if self.counts_once else column for column in counts)
+            true_weights = (column / column.sum() for column in raw_weights)  # users', in the true mean
+            return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true_weights))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)  # no bias, so a single point: 0
 
@@ -92,7 +93,7 @@ class Baseline(Mechanism):
         """Draws the noisy sums of planned HATs."""
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
-        # Exact if nobody is capped, else floored. sums: of each HAT a denominator, and one column's total times it.
+        # A HAT's sum is total / denominator in grid steps: whole if nobody is capped, else floored to fine steps.
         fine = [FINE_PER_STEP if "m_ub" in plan.facts else 1 for plan in plans]
         exact = [steps * total // denominator for steps, (denominator, (total,)) in zip(fine, sums, strict=True)]
         return noisy_integers(np.array(exact, np.int64), plans, noise)

@@ -111,7 +111,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
         return t, s
     if scale > MOST_SCALE:
         raise ValueError("a noise scale must be below 2**50 steps: take a coarser grid or a larger epsilon")
-    denominator = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)
+    denominator = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)  # the largest that leaves both terms below
     return -(-t * denominator // s), denominator
 
 
@@ -170,12 +170,12 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     out = np.zeros(code.size, np.int64)
     undecided = np.arange(code.size)
     while undecided.size:
-        t, variance_of, words = scale[undecided], code[undecided], source.words(undecided.size)
+        t, variance_index, words = scale[undecided], code[undecided], source.words(undecided.size)
         integers, accepted = geometric(source, t)  # k, and whether it follows exp(-k / t)
-        variance, fraction = floats[variance_of], words * 2.0**-64
+        variance, fraction = floats[variance_index], words * 2.0**-64
         rates = (integers - variance / t + fraction) ** 2 / (2 * variance) + fraction / t
 
-        def exact(row: int, proposals: tuple[NDArray[Any], ...] = (words, integers, t, variance_of)) -> Rate:
+        def exact(row: int, proposals: tuple[NDArray[Any], ...] = (words, integers, t, variance_index)) -> Rate:
             word, integer, t, code = (int(column[row]) for column in proposals)
             return _rate(source.uniform(word), integer, t, variances[code])
 
@@ -188,13 +188,13 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, k: int, t: int, variance: Fraction) -> Rate:
-    """Makes the function that bounds `_rounded`'s rate at k by bits of u."""
+    """Makes a function that bounds `_rounded`'s rate from the first bits of u."""
     steepest = (k + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
         """Bounds the rate at all u with these first bits."""
-        start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
+        start, slack = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
         rate = (k + start - variance / t) ** 2 / (2 * variance) + start / t
-        return max(rate - unknown, Fraction(0)), rate + unknown
+        return max(rate - slack, Fraction(0)), rate + slack
 
     return bounds

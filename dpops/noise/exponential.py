@@ -64,6 +64,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         running = np.cumsum(weights.astype(np.uint64))
         weight_below = running[start] - weights[start].astype(np.uint64)
         weight_through = (running - np.repeat(weight_below, open_sizes)).astype(np.int64)
+        # The drawn entry, as an index of `entries`, and how far into its weight the drawn number lies.
         position = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
         weight_offset = drawn - (weight_through[position] - weights[position])
         entry = entries[position]

@@ -42,7 +42,7 @@ class Weights:
         mean = self.upper if self.mean else Fraction(0)
         variance = self.upper**2 / 4 if self.variance else Fraction(0)
         shares = (mean, self.mean), (variance, self.variance)  # (worst bias, share of epsilon)
-        # Of noise: the range over its epsilon, as sensitivities are parts of the range.
+        # Noise scales at a sensitivity of the full range: `Factors.exact` multiplies them by the sensitivity's share.
         noise = (worst / (epsilon * share) if share else Fraction(0) for worst, share in shares)
         return Factors(mean, variance, *noise)
 

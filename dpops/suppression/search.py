@@ -279,7 +279,7 @@ class Search:
     def _stays(self, row: int) -> None:
         """Bars a HAT's last vehicle, in the tally's `row`, from leaving it."""
         vehicle = int(self.tally.vehicle[row])
-        first = self.first[vehicle]
+        first = self.first[vehicle]  # where the vehicle's entries begin; one of them is that of `row`
         self._forget(vehicle, first + int((self.entry_row[first : self.last[vehicle]] == row).argmax()))
 
     def _forget(self, vehicle: int, entry: int) -> None:
@@ -292,6 +292,6 @@ class Search:
 def _half(total: Floats) -> Floats:
     """Computes the largest share of whole samples, half at most.
 
-    The variance's worst case is 4 p (1 - p) of U^2 / 4, p the dropped share or one vehicle's, but at most this p.
+    The variance's worst case, 4 p (1 - p) of U^2 / 4, peaks here: p, a dropped or a vehicle's share, is cut to it.
     """
     return np.floor(total * 0.5) / total

@@ -67,10 +67,10 @@ class Law(NamedTuple):
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
     """Computes the noise law of prefixes, linear in the nodes, at epsilon 1."""
-    weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)  # slopes: of each node's 1
+    weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)  # row i: of node i at 1, others at 0
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
-        shared.flags.writeable = False
+        shared.flags.writeable = False  # the cache gives all callers the same arrays
     return Law(weights, variances)
 
 
@@ -95,7 +95,7 @@ def consistent(noisy: Float64s) -> Float64s:
 
 def isotonic(noisy: Float64s) -> Float64s:
     """Projects rows on non-decreasing sequences, float64 (rows, length)."""
-    from scipy.optimize import isotonic_regression  # which takes a while, and who reads no tree needs none
+    from scipy.optimize import isotonic_regression  # a slow import, which only trees need
 
     return np.array([isotonic_regression(row).x for row in noisy]).reshape(noisy.shape)
 
@@ -157,7 +157,7 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
 def mean_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Between:
     """Bounds the binned mean by `sds` standard errors of noise: `scale`, (HATs,), times `law`'s."""
     centre, half = mean(raw), sds * scale * mean_sd(law)
-    last = raw.shape[1] + 0.5  # middle of the last bin, K - 0.5, where a mean is at most; 0.5 is the first's
+    last = raw.shape[1] + 0.5  # means lie between the middles of the first bin, 0.5, and of the last, K - 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
 
@@ -182,7 +182,7 @@ def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> B
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at centre m."""
-    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t)
+    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t): node slopes are m second - first
     first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
     square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)

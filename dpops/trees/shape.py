@@ -117,6 +117,6 @@ def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     weights = [max(1, digits) for digits in tree.digit_sums()]  # no level is without any share
     if len(set(weights)) == 1:  # equal shares need no rounding
         return (Fraction(1, len(weights)),) * len(weights)
-    roots = [weight ** (1 / 3) for weight in weights]
+    roots = [weight ** (1 / 3) for weight in weights]  # the sum of weight / share^2 is least at these
     numerators = [max(1, round(root / sum(roots) * _SHARE_STEPS)) for root in roots]
     return tuple(Fraction(numerator, sum(numerators)) for numerator in numerators)

@@ -128,7 +128,7 @@ def restore(
         current = backup.with_entries(list(book.entries())) if genesis else backup
         if not (has_head and _is_newest(location.head, signature, current)):
             _check_nothing_since(current, results, nothing_since=nothing_since)
-        if not genesis:
+        if not genesis:  # parts are written only now that existing ones have matched
             book.create()
             try:
                 book.fill(iter(backup.entries))

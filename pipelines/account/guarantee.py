@@ -280,7 +280,7 @@ def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Counts a period's recorded units; None if another specification has some."""
     if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
-    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # of debits, each for all shards
+    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # a debit is for all of a slot's shards
 
 
 class LedgerRecord(NamedTuple):

@@ -164,8 +164,8 @@ def open_account(location: AccountLocation, terms: "AccountTerms") -> str:
 def other_accounts(location: AccountLocation, account: str) -> list[str]:
     """Lists other accounts of ledger and head file; vehicles in both spend both budgets."""
     in_ledger = {entry.name for entry in location.ledger.accounts()}
-    with_key = {name for ledger in location.witness.read_all().values() for name in ledger["accounts"]}
-    return sorted((in_ledger | with_key) - {account})
+    in_head_file = {name for ledger in location.witness.read_all().values() for name in ledger["accounts"]}
+    return sorted((in_ledger | in_head_file) - {account})
 
 
 def voiding_accounts(location: AccountLocation, terms: "AccountTerms") -> list[str]:

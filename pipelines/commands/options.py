@@ -68,7 +68,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 
 
 def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns: tuple[str, ...]) -> str | None:
-    """Returns the only pattern; several are one that a shell replaced."""
+    """Returns the only pattern; several mean that the shell expanded one."""
     if len(patterns) > 1:
         raise click.BadParameter(f"one folder or quoted pattern, not {len(patterns)}: such as 'feed/*.csv'")
     return patterns[0] if patterns else None

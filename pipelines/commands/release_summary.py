@@ -211,7 +211,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),  # the ledger's numbers tell of audits
+                "stages": stages_of(period, counted(entries).__getitem__),  # ledger numbers would show audit events
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(region),
                 "delta": float(levels.delta or 0),

@@ -132,7 +132,7 @@ def _by_epsilon(by_weekday: Sequence[DayShare], served_days: Container[Weekday])
     for weekday, share in zip(WEEKDAYS, by_weekday, strict=True):
         if weekday in served_days:
             by_epsilon.setdefault(share.epsilon, []).append(weekday)
-    return "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
+    return "; ".join(f"{', '.join(days)} with {float(epsilon):.3g}" for epsilon, days in by_epsilon.items())
 
 
 @spec.command()

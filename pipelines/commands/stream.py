@@ -88,7 +88,7 @@ class HealthOptions:
         return say
 
     def _tell(self, line: Summary) -> None:
-        """Appends a line, only for the operator, to the file, or prints it."""
+        """Writes a line, with its operator's part, to the file or the terminal."""
         text = msgspec.json.encode(line.whole().opened()).decode()
         if self.log is None:
             (click.echo if self.as_json else note)(text)

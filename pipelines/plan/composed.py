@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
+from dpops.allocation import Allocation
 from dpops.mechanisms.constant import Constant
 from dpops.types import Int64s
 from pipelines.plan.counts import SampleCounts
@@ -82,29 +83,36 @@ _NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_ha
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Plans one period's HATs as a release does, and composes a vehicle's totals."""
-    allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
+    allocation, cap = spec.privacy.allocation, spec.privacy.cap
     samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
-    rows = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
-    planned = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
-    if not named:  # counts do not say which rows are one vehicle's: each is planned as another one's
+    unsorted = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
+    rows = unsorted.take(np.lexsort((counts.vehicle, counts.place, slot)))  # in the order of a release's tallies
+    planned = rows
+    if not (counts.slots_named and counts.vehicles_named):  # whose rows are whose is unknown: each is another vehicle's
         planned = replace(rows, vehicle=np.arange(rows.vehicle.size))
         if cap:  # which bounds the HATs of one vehicle
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    table, plan_count = spec.timetable, allocation.plan_count(slots=1)  # of one slot, until a period's is known
-    with suppress(CalendarError):  # of an account without a first or last day
-        days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
-        plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # 1 if it has no slot
+    plan_count = _plan_count(spec, allocation)
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
-    vehicles, has_samples = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
-    # Codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
+    # What vehicles add up to: codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
+    has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
+    vehicles = int(rows.vehicle.max()) + 1
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
     vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
     return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
+
+
+def _plan_count(spec: Specification, allocation: Allocation) -> int:
+    """Counts plans that share a period's total, or a slot's without a period."""
+    with suppress(CalendarError):  # of an account without a first or last day
+        days = spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
+        return allocation.plan_count(len(days) * len(spec.timetable.service_minutes) or 1)  # 1 if it has no slot
+    return allocation.plan_count(slots=1)
 
 
 _VehicleHats = tuple[Int64s, Int64s, Int64s]
@@ -203,7 +211,7 @@ def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 def _exactly(vehicle_hats: _VehicleHats, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
     """Computes the largest epsilons of a vehicle in a slot, and in the period."""
-    slot, vehicle, cells = vehicle_hats
+    slot, vehicle, cells = vehicle_hats  # slot: an index of `rates`, a HAT's epsilon there
     most_cells = np.zeros(len(rates), np.int64)
     np.maximum.at(most_cells, slot, cells)
     of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))

@@ -59,7 +59,7 @@ class SampleCounts(NamedTuple):
             return [self]
         counts_of_periods = []
         for index, days in enumerate(self.days or ()):
-            columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}  # to `samples`
+            columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}  # slot to samples
             counts_of_periods.append(self._replace(**columns, period=None, days=(days,)))
         return counts_of_periods
 

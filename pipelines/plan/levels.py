@@ -98,11 +98,11 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         for days in (_NUMBER_BY_DAYS if factor == 1 else [_LATER])  # other totals are shown of a later day alone
     ]
     spans = worth_of_spans(spec, bounds)
-    usable = [
-        # The specified HATs' spans are there already; of other HATs the specified span alone is compared.
-        UsablePart.of(spec, choice, facts, trips, spans if facts is bounds else worth_of_spans(spec, facts, others=()))
-        for choice, facts, trips in choices_of_hats(spec, bounds)
-    ]
+    usable = []  # by choice of HATs: as specified, in coarser cells, in longer slots
+    for choice, facts, trips in choices_of_hats(spec, bounds):
+        # Of HATs as specified all spans are forecast above; of others the specified span alone is compared.
+        spans_of_choice = spans if facts is bounds else worth_of_spans(spec, facts, others=())
+        usable.append(UsablePart.of(spec, choice, facts, trips, spans_of_choice))
     is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to be chosen
     best = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
@@ -123,12 +123,12 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), forecasts.first_days(spans)],
         choices=[
             Choice(
-                levels={name: float(share) for name, share in choice.recipe.later[-1].shares},  # of the finest stage
-                bound=(width(float(choice.recipe.first[0].bound_kmh)), width(float(choice.recipe.later[0].bound_kmh))),
-                first=width(choice.first_kmh),
-                later=width(choice.later_kmh),
+                levels={name: float(share) for name, share in way.recipe.later[-1].shares},  # of the finest stage
+                bound=(width(float(way.recipe.first[0].bound_kmh)), width(float(way.recipe.later[0].bound_kmh))),
+                first=width(way.first_kmh),
+                later=width(way.later_kmh),
             )
-            for choice in best  # `bound`: all stages of a day have the same
+            for way in best  # ways to release; `bound`: all stages of a day have the same
         ],
         places=plan_places(spec, bounds),
         operator_only=None if counts is None else _counted(counts),

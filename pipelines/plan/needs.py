@@ -74,15 +74,15 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, with
         for name, cls in registered().items()
         if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
     }
-    able = {name: number for name, number in needs.items() if number is not None}
-    best = min(able, key=lambda name: able[name]) if able else None
+    feasible = {name: number for name, number in needs.items() if number is not None}
+    best = min(feasible, key=lambda name: feasible[name]) if feasible else None
     return Need(
         epsilon=float(epsilon),
         as_specified=is_now,
         half_widths=[half(stat.mechanism, number) for number in VEHICLES],
         vehicles=needed(stat.mechanism),
         best=best,
-        best_vehicles=None if best is None else able[best],
+        best_vehicles=None if best is None else feasible[best],
     )
 
 

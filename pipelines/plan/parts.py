@@ -195,19 +195,23 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     """Forecasts the error, km/h, of percentile LEVEL after so many released days."""
     later = scaled(levels.strategy.later, levels.usual_share)  # of a day that has the usual part of its span's total
     *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
-    edges, prior = edges_in_units(classes.edges, grid), {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}
-    profile, class_count, kind = facts.fleet.profile, edges.size - 1, levels.recipe.kind
-    # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
-    precisions = precisions_of(means_stage, facts, prior, math.exp(fitted.BUSIER**2 / 2))
+    edges, profile, kind = edges_in_units(classes.edges, grid), facts.fleet.profile, levels.recipe.kind
+    # Variances of a busy cell's mean after stages of means: errors are by reports, and those are mostly in busy cells.
+    busyness = math.exp(fitted.BUSIER**2 / 2)  # a lognormal's mean over its median
+    prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}
+    precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
-    visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
-    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
+    mean_variance = sum(posterior.values())
     # Noise of released weights of classes, (classes,): a standing report weighs 1 / MOVING of a moving one.
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
+    class_count = edges.size - 1
     weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)
+    # The cell whose error is forecast has VEHICLES of the fleet; the city is learned from cells of average visitors.
+    visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(class_count, weight / class_count)  # taken as equal
     day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one
-    cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), day_variance, visits)
-    visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
-    typical = (visitors * class_weights, facts.hats.cells) if days else None  # of which the city is learned
+    cell = ExpectedCell(VEHICLES * class_weights, mean_variance, day_variance, visits)
+    visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells
+    typical = (visitors * class_weights, facts.hats.cells) if days else None
     return expected_error(edges, cell, precisions=days / weight_sds**2, target=LEVEL, typical=typical)

@@ -134,7 +134,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
     """Plans a first or later day's stages at a multiplied total."""
     day_stages = recipe_at(levels, bounds, levels.epsilon * factor, rho_of(levels, factor))
-    of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # of the largest
+    of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # of the total
     return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
 
 

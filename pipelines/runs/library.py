@@ -258,7 +258,7 @@ class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
 
         events = assigned.events | "by shard" >> beam.Map(keyed).with_output_types(KeyedEvents)
         tallies = events | "by vehicle" >> ByVehicle(self.hats.job.release)
-        create = beam.Create(beats_of(self.hats.job), reshuffle=False).with_output_types(KeyedTally)  # few
+        create = beam.Create(beats_of(self.hats.job), reshuffle=False).with_output_types(KeyedTally)  # as they are few
         return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
 
 

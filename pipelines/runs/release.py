@@ -85,10 +85,11 @@ def release(
     if outcome.periods_stopped:
         raise InputError("\n".join(stopped_sentence(spec, location, period) for period in outcome.periods_stopped))
     note_spending(location.ledger, spec, outcome)
-    names = [(facts.start, HATS) for facts in job.slots.values()]
+    # The files that this run wrote: HATs of each slot, products of each period.
+    tables = [(facts.start, HATS) for facts in job.slots.values()]
     starts = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.joint_slots_s[0]]  # of periods
-    names += [(start, product.name) for start in starts for product in spec.products]
-    file_keys = ((start, kind, outputs.shape, name) for start, name in names for kind in outputs.formats)
+    tables += [(start, product.name) for start in starts for product in spec.products]
+    file_keys = ((start, kind, outputs.shape, name) for start, name in tables for kind in outputs.formats)
     written = tuple(outputs.folder / file_of(spec.spec_id, *file_key) for file_key in file_keys)
     return FinishedRun(Operator(outcome), sum(outcome.new.values()), calendar, written, outputs.topic)
 

@@ -61,14 +61,15 @@ class SpanTotal:
         first: the account's first days, whose weights are multiplied by `first.times`.
         """
         weights = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        ordinary = largest = max(weights[weekday] for weekday in timetable.weekdays)
+        heaviest_later = largest = max(weights[weekday] for weekday in timetable.weekdays)  # single days' weights
         if first is not None:
             first_weekdays = first.weekdays.intersection(timetable.weekdays)
-            largest = max(ordinary, *(first.times * weights[weekday] for weekday in first_weekdays))
-        shares = {weekday: weight / largest for weekday, weight in weights.items()}  # of the largest day
+            largest = max(heaviest_later, *(first.times * weights[weekday] for weekday in first_weekdays))
+        shares = {weekday: weight / largest for weekday, weight in weights.items()}  # relative to the largest day's
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
-        heaviest, week = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
-        return cls(days, heaviest, *total, shares=week, first=first, ordinary=ordinary / largest, accounting=accounting)
+        week = () if is_uniform else tuple(shares.values())
+        share_sum, ordinary = timetable.heaviest(days, shares, first), heaviest_later / largest
+        return cls(days, share_sum, *total, shares=week, first=first, ordinary=ordinary, accounting=accounting)
 
     def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's epsilon, and with delta its rho; epsilon then rounded up.

@@ -113,7 +113,7 @@ class Input:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column of each field; its name for several columns."""
+        """Column of each field, or the field's name where it has several."""
         columns = {name: column for name, column in (self.columns or {}).items() if isinstance(column, str)}
         return tuple(columns.get(name, name) for name in self.fields)
 
@@ -164,7 +164,7 @@ class Specification:
         """Kind of release, by its name in `transforms.releases`."""
         if self.levels is None:
             return "hats"
-        return "levels" if self.levels.counted is None else "counts"  # these replace the mean
+        return "levels" if self.levels.counted is None else "counts"  # counts are released in place of the mean
 
     @property
     def is_learned(self) -> bool:
@@ -236,10 +236,10 @@ class Specification:
         """Words how many HATs have rows; empty without a list of trips."""
         if self.trips is None:
             return ""
-        table, region = self.timetable, self.cells.region
+        timetable, region = self.timetable, self.cells.region
         cells = texts_of(region) if isinstance(region, tuple) else self.trips.cells
-        total = len(cells) * len(table.weekdays) * len(table.service_minutes)
-        number = self.trips.number(cells, table)
+        total = len(cells) * len(timetable.weekdays) * len(timetable.service_minutes)
+        number = self.trips.number(cells, timetable)
         return f"Rows only where slot.trips has a trip: {number:,} of a week's {total:,} HATs."
 
     @property

@@ -99,9 +99,10 @@ def admit_late(
     # A vehicle's spans do not overlap, as panes do not: an event can lie only in the last span that begins before it.
     span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])  # of each span
     first_us, last_us = (np.concatenate(ends) for ends in zip(*(partial.spans for partial in partials), strict=True))
-    starts = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
-    order = np.argsort(starts[: span_vehicle.size])
-    latest = np.searchsorted(starts[order], starts[span_vehicle.size :], side="right") - 1
+    # Keys that sort by (vehicle, time): of spans' first events, then of late events.
+    keys = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(keys[: span_vehicle.size])
+    latest = np.searchsorted(keys[order], keys[span_vehicle.size :], side="right") - 1  # each event's span, in `order`
     may_be_copy = np.zeros(late.vehicle.size, np.bool_)
     rows = np.flatnonzero(latest >= 0)  # others are before all spans
     span = order[latest[rows]]

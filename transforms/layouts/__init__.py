@@ -110,11 +110,11 @@ def layout(
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
-    of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
-    names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
-    is_by_file = fields is None and names_of[0] == FILE  # then no column holds the vehicle, which comes first
+    defaults = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
+    column_names, row_fields = _flat_columns(name, columns, defaults if fields is None else fields)
+    is_by_file = fields is None and column_names[0] == FILE  # then no column holds the vehicle, which comes first
     skipped = 1 if is_by_file else 0
-    mapped_layout = kind(units, names_of[skipped:], row_fields[skipped:], **kind_options)
+    mapped_layout = kind(units, column_names[skipped:], row_fields[skipped:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if is_by_file else mapped_layout
 

@@ -137,7 +137,7 @@ class Units:
         return numbers(column, self.decimal)
 
     def values(self, column: pa.Array) -> Numbers:
-        """Reads numbers, or of two times the first less the second, in seconds."""
+        """Reads numbers, or delays in seconds from a pair of actual and scheduled times."""
         if not are_parts(column.type):
             return self.numbers(column)
         actual, scheduled = self.instants(column.field(0)), self.instants(column.field(1))

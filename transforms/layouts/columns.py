@@ -212,10 +212,10 @@ def whole_number_texts(column: pa.Array) -> pa.Array:
     ['100', None, None]
     """
     values = widened(column)
-    is_whole, integer = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
+    is_whole, integer_type = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
     if pa.types.is_floating(values.type):
-        is_whole, integer = pc.and_(is_whole, pc.less(pc.abs(values), _EXACT_FLOATS)), pa.int64()
-    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer).cast(pa.string())
+        is_whole, integer_type = pc.and_(is_whole, pc.less(pc.abs(values), _EXACT_FLOATS)), pa.int64()
+    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer_type).cast(pa.string())
 
 
 def nulls(column: pa.Array) -> Bools:

@@ -127,7 +127,7 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
         by_cell[released.cell] += (code,)
     distinct: dict[tuple[Claim, ...], int] = {}
     code_of = {
-        codes_of_cell: distinct.setdefault(tuple(claims[item] for item in codes_of_cell), len(distinct))
+        codes_of_cell: distinct.setdefault(tuple(claims[code] for code in codes_of_cell), len(distinct))
         for codes_of_cell in dict.fromkeys(by_cell.values())
     }
     return ClaimedUnit(unit, list(distinct), {cell: code_of[codes_of_cell] for cell, codes_of_cell in by_cell.items()})

@@ -133,7 +133,7 @@ class Ledger:
         return self._run(lambda db: [spending.known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
-        """Counts units whose input or code changed, or redrawn."""
+        """Counts units whose input or code changed, and units drawn again."""
         of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
 
         def find(db: sa.Connection) -> Audit:

@@ -81,8 +81,13 @@ def record_missing(
     chain.append(db, signature, *new)
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(*of_release)
     sequences = {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
-    entries = [sequences[unit.key] for unit in units]
-    return Recorded([former or unit for unit, former in pairs], len(missing), len(differing), len(redrawn), entries)
+    return Recorded(
+        units=[former or unit for unit, former in pairs],
+        new=len(missing),
+        changed=len(differing),
+        redrawn=len(redrawn),
+        sequences=[sequences[unit.key] for unit in units],
+    )
 
 
 def _columns_of(unit: Unit) -> Entry:
@@ -130,10 +135,10 @@ def recorded_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
     """Reads a period's released units, optionally of some slots."""
-    which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
+    criteria = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
-        which.append(ENTRY.c.slot_s.between(*slots))
-    return {unit.key: unit for unit in (decode(entry["body"]) for entry in chain.checked(db, signature, *which))}
+        criteria.append(ENTRY.c.slot_s.between(*slots))
+    return {unit.key: unit for unit in (decode(entry["body"]) for entry in chain.checked(db, signature, *criteria))}
 
 
 def stopped_by(

@@ -208,10 +208,10 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
     if days == 1 or not sums:
         return {**sums}
     first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
-    # From the first window that ends on the first day to the last day of the window that begins on the last.
-    every = [(first + timedelta(days=step)).isoformat() for step in range(1 - days, (last - first).days + days)]
-    of_windows = sums_over([sums.get(day, Accountant()) for day in every], days)
-    return dict(zip(every, of_windows, strict=False))  # the last `days - 1` begin no window
+    # All windows that hold a debit: from `days - 1` dates before the first debit to as many after the last one.
+    dates = [(first + timedelta(days=step)).isoformat() for step in range(1 - days, (last - first).days + days)]
+    window_sums = sums_over([sums.get(day, Accountant()) for day in dates], days)
+    return dict(zip(dates, window_sums, strict=False))  # the last `days - 1` dates begin no window
 
 
 def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:

@@ -71,10 +71,10 @@ def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Measures displacements since the previous row, east and north, in great-circle 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
-    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # the mean latitude's index in _COSINE
+    cosine_index = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # of the mean latitude, in _COSINE
     east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)  # across the antimeridian
-    east = (east * _COSINE[middle]) >> _COS_BITS  # a degree of longitude shrinks by the cosine, in fixed point
+    east = (east * _COSINE[cosine_index]) >> _COS_BITS  # a degree of longitude shrinks by the cosine, in fixed point
     return east.astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
 
 
@@ -108,11 +108,11 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 
 
 def sectors(east: Float64s, north: Float64s) -> Int64s:
-    """Computes each direction's sector by products, rounded alike everywhere.
+    """Computes each direction's sector by products, which all machines round alike.
 
     Directions to the west are turned by half a circle; the sector is then the number of _EDGES up to the bearing.
     """
     is_west = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(is_west, -1.0, 1.0)
-    passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)
-    return np.asarray((passed + is_west * (SECTORS // 2)) % SECTORS, np.int64)
+    number = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)
+    return np.asarray((number + is_west * (SECTORS // 2)) % SECTORS, np.int64)

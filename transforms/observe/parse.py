@@ -113,7 +113,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     refuse(f"bad-{name}", ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
-    observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)  # hashes follow
+    no_hash = time.us  # any column in the place of `vehicle`: hashes are made last, of accepted rows alone
+    observations = Observations(no_hash, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)
     period, vehicle, refused = slot.period, vehicles.code, dict[str, int]()
     if code.any():
         rows, counts = np.flatnonzero(code == 0), np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
@@ -155,7 +156,7 @@ def _steps(values: Floats, rules: Rules) -> Int64s:
 
 
 def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
-    """Reads headings, whole degrees in (0, 360], or NO_HEADING.
+    """Reads headings in (0, 360], as whole degrees below 360; others are NO_HEADING.
 
     Exactly 0 is none: feeds use it for standing vehicles or for unknown (30 % of MBTA's buses).
     """

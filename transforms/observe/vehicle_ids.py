@@ -130,14 +130,14 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
 
 def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     """Joins the parts of ids by a separator; one bad part refuses all."""
-    first, *others = columns  # with no ids where all rows are refused
+    first, *others = columns  # a column has no ids if all its rows are refused
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
-        ids_here = max(len(column.ids), 1)
-        pairs, code = np.unique(code * ids_here + column.code, return_inverse=True)  # of an id so far and the column's
-        coded = (divmod(pair, ids_here) for pair in pairs.tolist())
-        both = ((ids or [b""])[so_far] + sep + (column.ids or [b""])[here] for so_far, here in coded)
-        ids, missing, bad = list(both), missing | column.missing, bad | column.bad
+        base = max(len(column.ids), 1)
+        pairs, code = np.unique(code * base + column.code, return_inverse=True)  # of an id so far and the column's
+        code_pairs = (divmod(pair, base) for pair in pairs.tolist())
+        texts = ((ids or [b""])[prefix] + sep + (column.ids or [b""])[suffix] for prefix, suffix in code_pairs)
+        ids, missing, bad = list(texts), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)
 
 

@@ -248,7 +248,7 @@ def _tables(resolution: int) -> tuple[_SquareTable, ...]:
 def _remembered(table: _SquareTable, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     """Looks up cells by square, else _NO_CELL, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> table.bits, (lon_e7 + _SHIFT_E7) >> table.bits
-    squares = (row << 32) | column  # never below 0
+    squares = (row << 32) | column  # one key for both, below 2^63: see _SHIFT_E7
     cell, is_known = _cells_of(table, squares)
     unknown = np.flatnonzero(~is_known)
     if unknown.size and _learn(table, squares[unknown]):

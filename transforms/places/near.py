@@ -49,28 +49,35 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # By bearing, the bits of sectors that fit it: of 0 to 359 degrees, of NO_WAY (none: the cell is then directed, with
-    # no place), of ANY_WAY.
-    centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
-    half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
-    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
-    masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two
+    masks = _sector_masks(near.bearing)  # of each pair
+    # Without a heading: the nearest place of all headings.
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
-    # Cells with equal lists of pairs (place, mask), each packed into an integer, share a row, which the first fills.
-    rows = np.flatnonzero(is_directed[of_cell])
-    code = _codes((np.cumsum(is_directed) - 1)[of_cell[rows]], near.place[rows] << SECTORS | masks[rows])
-    _, first_index, table_row = np.unique(code, return_index=True, return_inverse=True)
+    # With a heading, by a table. Directed cells with equal lists of pairs (place, mask), each packed into an integer,
+    # share a row, which the first of them fills.
+    directed_cells = np.flatnonzero(is_directed)
+    directed_pairs = np.flatnonzero(is_directed[of_cell])
+    directed_number = (np.cumsum(is_directed) - 1)[of_cell[directed_pairs]]  # each such pair's, in `directed_cells`
+    code = _codes(directed_number, near.place[directed_pairs] << SECTORS | masks[directed_pairs])
+    _, first_index, table_row = np.unique(code, return_index=True, return_inverse=True)  # of `directed_cells`
     turn_row = np.full(cell.size, NOWHERE)  # each cell's row of `table`
     turn_row[is_directed] = table_row
     table = np.full((first_index.size, SECTORS), NOWHERE)
     row_of_first = np.full(cell.size, NOWHERE)  # the row that a cell fills: only the first cell of each row does
-    row_of_first[np.flatnonzero(is_directed)[first_index]] = np.arange(first_index.size)
-    pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)
+    row_of_first[directed_cells[first_index]] = np.arange(first_index.size)
+    pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)  # of those cells
     for sector in range(SECTORS):  # fills a column of the table: each row's nearest place that fits the sector
         _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], masks[pairs] >> sector & 1 == 1)
     return CellPlaces(cell, place, Turns(turn_row, table))
+
+
+def _sector_masks(bearing: Int64s) -> Int64s:
+    """Returns bits of the sectors that fit bearings: none fits NO_WAY, all fit ANY_WAY."""
+    centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
+    half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
+    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))  # by bearing, 0 to 359 degrees
+    return np.concatenate([bits, [0, _ALL_SECTORS]])[bearing]  # NO_WAY, -2, and ANY_WAY, -1, index the last two
 
 
 def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -101,13 +108,13 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
 def fine_cells_of(pieces: Pieces) -> Int64s:
     """Counts each place's fine cells, those of any heading included; at least 1."""
     rows = len(pieces.by_heading)  # each is of fine cells whose place depends on the heading
-    row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
+    row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())  # once for all sectors
     plain = pieces.piece[pieces.heading_row == NOWHERE]
     place = pieces.place[np.concatenate([plain, piece])]
     cells_of_row = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
     weights = np.concatenate([np.ones(plain.size, np.int64), cells_of_row[row]])  # fine cells for each entry of `place`
     cells = np.bincount(place[place != NOWHERE], weights[place != NOWHERE], len(pieces.places.names))
-    return np.maximum(cells.astype(np.int64), 1)  # H3 cells as places have none finer
+    return np.maximum(cells.astype(np.int64), 1)  # sizes scale expected weights, which stay above 0
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
@@ -254,11 +261,11 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     cells_of_parts = [np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64) for polygon in h3_polygons]
     ends = np.append(0, np.cumsum([cells.size for cells in cells_of_parts]))
     first_cell = ends[np.searchsorted(outline_of_polygon, np.arange(first.size + 1))]  # in `cells`, by outline
-    group = np.cumsum(is_first) - 1  # each row's index in `first`
+    outline_number = np.cumsum(is_first) - 1  # each row's, an index of `first`
     cells = np.concatenate(cells_of_parts)
     return (
-        np.concatenate([cells[first_cell[number] : first_cell[number + 1]] for number in group.tolist()]),
-        np.repeat(np.arange(twin.size), np.diff(first_cell)[group]),
+        np.concatenate([cells[first_cell[number] : first_cell[number + 1]] for number in outline_number.tolist()]),
+        np.repeat(np.arange(twin.size), np.diff(first_cell)[outline_number]),
     )
 
 

@@ -197,7 +197,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     sample = segments[:: max(1, segments.size // _SAMPLED)]  # evenly along the line
     reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
     met = shapely.STRtree(segments).query(shapely.box(*reach.T))
-    return float(met.shape[1] / sample.size * segments.size / 2)  # both segments of a pair meet
+    return float(met.shape[1] / sample.size * segments.size / 2)  # halved: each pair is met from both its segments
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:

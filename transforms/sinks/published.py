@@ -75,12 +75,12 @@ reports | whole | statistic | 1 | Reports; public under this account
 
 
 def _columns(declared: str) -> Iterator[ResultColumn]:
-    """Reads the table of columns, a line each; a plus adds two ends."""
+    """Reads the table of columns, a line each; a plus adds its interval's ends."""
     for line in declared.splitlines():
         name, kind, presence, unit, meaning = (field.strip() for field in line.split("|"))
         yield ResultColumn(name.rstrip("+"), _TYPE_BY_WORD[kind], presence, meaning, unit)
-        for end, field in _MEANING_BY_ENDING.items() if name.endswith("+") else ():
-            yield ResultColumn(f"{name[:-1]}{end}", _TYPE_BY_WORD[kind], presence, field + meaning, unit)
+        for end, prefix in _MEANING_BY_ENDING.items() if name.endswith("+") else ():
+            yield ResultColumn(f"{name[:-1]}{end}", _TYPE_BY_WORD[kind], presence, prefix + meaning, unit)
 
 
 COLUMNS = tuple(_columns(_COLUMN_TABLE))

@@ -203,12 +203,13 @@ class _WatchFolder(beam.DoFn):
     @beam.DoFn.unbounded_per_element()
     def process(self, element: str, tracker: Any = NAMES, estimator: Any = PROMISE) -> Iterator[Any]:
         """Lists the folder once: yields new files, moves the watermark, resumes later."""
-        read, now_ms, rule = tracker.current_restriction().names, time.time_ns() // 10**6, self.watermark
+        read_names, now_ms, rule = tracker.current_restriction().names, time.time_ns() // 10**6, self.watermark
         try:
             with os.scandir(element) as entries:
-                there = {entry.name: entry for entry in entries}
+                listing = {entry.name: entry for entry in entries}
             # Where times of arrival decide lateness, they are the kernel's, which producers cannot set.
-            arrived_ms = {name: _at_ms(there[name], by_kernel=rule.by_own_times) for name in there.keys() - read}
+            new_names = listing.keys() - read_names
+            arrived_ms = {name: _at_ms(listing[name], by_kernel=rule.by_own_times) for name in new_names}
         except OSError as error:  # an outage is not silence: nothing is promised
             if not self.is_away:
                 LOG.warning("the folder %s cannot be listed: %s; trying until it can", element, reason_of(error))
@@ -218,7 +219,8 @@ class _WatchFolder(beam.DoFn):
         self.is_away = False
         unread = sorted((at_ms, name) for name, at_ms in arrived_ms.items() if at_ms is not None)
         # Names of files that are gone are forgotten once there are many.
-        new, names = unread[:POLL_FILES], read.intersection(there) if len(read) > KEPT_NAMES else read
+        names = read_names.intersection(listing) if len(read_names) > KEPT_NAMES else read_names
+        new = unread[:POLL_FILES]
         if new and not tracker.try_claim(names.union(name for _, name in new)):
             return
         times_ms = np.array([at_ms for at_ms, _ in new], np.int64)

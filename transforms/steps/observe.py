@@ -250,7 +250,7 @@ class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedP
         return events | "keep for the slot" >> beam.Map(self._kept).with_output_types(KeyedPartial)
 
     def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
-        """Wraps events uncounted, timed in their slot, which counts them with its panes."""
+        """Wraps late events in an otherwise empty partial, which their slot counts."""
         nothing, _ = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns)
         late_only = nothing._replace(late=wire.unpack_events([packed.data]))
         slot_s, _ = packed.key

@@ -62,7 +62,7 @@ class Draw(beam.DoFn):
         self._groups, self._bytes = {}, 0
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
-        """Draws a complete group; of a range several, once they hold DRAW_BYTES."""
+        """Draws a complete group; a range's groups wait for one another up to DRAW_BYTES."""
         slot_shard, tallies = group
         encoded = list(tallies)
         if not is_over(encoded):  # without a heartbeat the slot may have more data: a drain ended it early
@@ -194,7 +194,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
         return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
-        """Keys a slot's tally by its period, timed at its end; drops earlier ones."""
+        """Keys a tally by its period, timed at its end; drops periods before `start_s`."""
         (slot_s, shard), data = element
         slots = self.periods[slot_s].joint_slots_s
         if slots[0] >= self.start_s:

@@ -79,7 +79,7 @@ class MadeUpFleet:
         for name in ("vehicles", "routes", "report_every_s"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not -80 <= self.centre[0] <= 80:  # nearer to a pole the town is no plane of degrees
+        if not -80 <= self.centre[0] <= 80:  # nearer to a pole a degree's metres vary within the town
             raise ValueError(f"centre must have a latitude within [-80, 80], got {self.centre[0]}")
 
 
@@ -103,8 +103,8 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     rows["lat"][no_fix] = rows["lon"][no_fix] = 0.0
     rows["ts_s"][unset_clock] = 0
     rows["speed_kmh"][no_speed] = np.nan
-    twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
-    rows = np.concatenate([rows, rows[twice]])
+    repeated_rows = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
+    rows = np.concatenate([rows, rows[repeated_rows]])
     rows = rows[np.lexsort((rows["bus"], rows["ts_s"]))]
     names = pa.array([f"BUS-{bus:04d}" for bus in range(rows["bus"].max() + 1)])
     columns = [
@@ -258,7 +258,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
         # A run accelerates to its peak and brakes from it; a short one never reaches its cruising speed.
         peak_ms = np.minimum(free_kmh * (1 - slowdown) / 3.6, np.sqrt(length_m * ACCELERATION_MS2))
         lasts_s = length_m / peak_ms + peak_ms / ACCELERATION_MS2
-        depart_s = duty.start_s + np.cumsum(lasts_s + wait_s) - wait_s - lasts_s
+        depart_s = duty.start_s + np.cumsum(lasts_s + wait_s) - wait_s - lasts_s  # after all former runs and waits
     return _Runs(odometer_m=odometer_m, length_m=length_m, depart_s=depart_s, lasts_s=lasts_s, peak_ms=peak_ms)
 
 

@@ -214,7 +214,7 @@ class _Judged:
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[records.RecordedSlot]:
         """Asks the judge for drawn units' debits, and records once it consents."""
-        # The shares of a HAT's epsilon, by statistic, tell what vehicles spend.
+        # `demand_fact` takes each statistic's share of a HAT's epsilon, to turn vehicles' HATs into spending.
         demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
         requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand  # debits by period
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
@@ -237,9 +237,9 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     if rows is None:
         return PANE_S
     panes = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # that a slot of average size needs, rounded up
-    most = slot_s // PANE_S  # panes of a slot, the shortest of which are PANE_S long
-    lengths = (length for length in range(1, most + 1) if most % length == 0)  # in PANE_S, that divide the slot
-    return PANE_S * max(length for length in lengths if length == 1 or length * panes <= most)
+    most_panes = slot_s // PANE_S  # panes of a slot, the shortest of which are PANE_S long
+    lengths = (length for length in range(1, most_panes + 1) if most_panes % length == 0)  # in PANE_S, dividing a slot
+    return PANE_S * max(length for length in lengths if length == 1 or length * panes <= most_panes)
 
 
 def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:

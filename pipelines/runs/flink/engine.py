@@ -350,7 +350,7 @@ def await_answer(job_server: str, ask: Callable[[], T], within_s: float, stop: t
 
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
-    """Returns the error that ends a job, if any. faults: of its restarts."""
+    """Returns the error that ends a job, if any. faults: texts of its failures."""
     reason = next((error for text in faults if (error := reason_of(text))), None)
     if reason is None and len(faults) >= MOST_FAULTS:
         return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")

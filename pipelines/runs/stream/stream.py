@@ -71,7 +71,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
         joint_slots_s = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # a plan a slot
+        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # each slot has its plan
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -113,9 +113,9 @@ class Stream:
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
     """Observes a source's batches; refuses reports that are late for their slot or pane.
 
-    Under secret counts the pane decides, so that only a report's own minute does, and no other vehicle's report.
+    Where counts are secret, a report is late for its pane: its own minute decides, and no other vehicle's report.
     """
-    length_s = job.slot_s if job.release.keeps_late else pane_s
+    length_s = job.slot_s if job.release.keeps_late else pane_s  # secret counts keep none
     return observe(read, job, pane_s, steps.RefuseLate(length_s, later.more_s if later else 0))
 
 

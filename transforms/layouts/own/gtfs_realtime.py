@@ -178,7 +178,8 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
             header_s = _time_of_header(data[start:end])
             break
     readers, has_header = [_READERS_BY_KIND[layout.kind][column] for column in layout.columns], False
-    for number, (field, start, end) in enumerate(it for message in ranges for it in _fields(data, *message)):
+    parts = (part for message in ranges for part in _fields(data, *message))
+    for number, (field, start, end) in enumerate(parts):
         if number > FEED_FIELDS:
             raise _TooManyFields
         if field == _HEADER:

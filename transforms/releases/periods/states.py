@@ -187,7 +187,7 @@ def _new(source: StateSource) -> State:
     return _begun(policy.region, facts_of(policy.fleet), source.least_recent, policy.trips)
 
 
-@lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
+@lru_cache(maxsize=2)  # all fits of a city share its layouts of effects, which remember their `pair_sums`
 def _begun(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
     """Makes a city's empty state; trips: a timetable's, whose visits the model expects."""
     visits = None if trips is None or not trips.are_counted else trips.of_habits(texts_of(region))

@@ -148,10 +148,10 @@ class FetchError(Exception):
 
 def main() -> None:
     """Answers the question on standard input; SIGALRM ends it at the deadline."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C in a terminal the parent ends this process
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold vehicles' positions
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))  # whatever a message decodes to
     result, message = exchanged_here(question)
     sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n" + message)

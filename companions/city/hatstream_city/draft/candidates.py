@@ -102,12 +102,12 @@ def plausibility(ids: Any, track: Track) -> int:
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Returns a field's column: for several a struct of numbered members; nulls for OPEN."""
+    """Returns a field's array: a struct if it has several columns, nulls for OPEN."""
     if column == OPEN:
         return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):
         return arrays[column]
-    return pa.StructArray.from_arrays([arrays[name] for name in column], list(map(str, range(len(column)))))
+    return pa.StructArray.from_arrays([arrays[name] for name in column], names=list(map(str, range(len(column)))))
 
 
 def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

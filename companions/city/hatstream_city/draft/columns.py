@@ -160,11 +160,12 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     """Assigns columns to fields; also lists fields that were found by values alone.
 
     A column must have a field's name and possible values, or, without such a one, values that no other field has.
+    Vehicles come after times and positions, which show whether the rows of an id look like a vehicle's.
     """
     has_names = not all(name.isdigit() for name in arrays)  # else they are numbers of columns
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}  # columns by field
     guessed: list[str] = []
-    for field in ("time", "lat", "lon", "speed"):
+    for field in ("time", "lat", "lon", "speed"):  # each takes a column from those that are left
         unassigned = [name for name in arrays if name not in names.values()]
         with_name = _by_name(field, unassigned)
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
@@ -185,11 +186,18 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which column of times is right
-        others = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
-        if others and isinstance(names["time"], str) and not _excel_unit(arrays, names["time"]):
-            times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
-            names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
+        names["time"] = _best_time_column(arrays, names)
     return names, guessed
+
+
+def _best_time_column(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
+    """Picks the column of times that changes as positions do. names: columns by field."""
+    column = names["time"]
+    rivals = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
+    if not rivals or not isinstance(column, str) or _excel_unit(arrays, column):  # a pair, or days since 1900, stays
+        return column
+    times = {name: _instants(arrays[name]) for name in (column, *rivals)}
+    return best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
 
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
@@ -265,7 +273,7 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
 
 
 def _are_letters(array: Any, letters: Sequence[str]) -> bool:
-    """Checks that a column has no other text than the letters, in any case."""
+    """Checks that all of a column's texts are among `letters`, in either case."""
     if not is_text(array):
         return False
     values = set(map(str, array.slice(0, TRIED).drop_null().unique().to_pylist()))
@@ -314,7 +322,7 @@ def _fraction_degrees(array: Any) -> bool:
         return False
     steps = degrees / _RESOLVED
     has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
-    low, high = np.quantile(degrees, [0.05, 0.95])  # without jumps and codes of missing positions
+    low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
     on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES
     return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < _MOST_ZERO)
 
@@ -337,7 +345,7 @@ def _may_be_speeds(array: Any) -> bool:
         return False
     negative = speeds[speeds < 0]
     share = negative.size / speeds.size
-    return bool(share < 0.1 or (np.ptp(negative) == 0 and share < 0.9))  # guessed: few, and many
+    return bool(share < 0.1 or (np.ptp(negative) == 0 and share < 0.9))  # both shares are guesses
 
 
 def _small_numbers(array: Any) -> bool:
@@ -359,7 +367,7 @@ def _are_repeated_ids(array: Any) -> bool:
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
-    """Reads a column as numbers without invalid ones; None if more than `most_bad` are."""
+    """Reads a column's valid numbers; None if more than the share `most_bad` are invalid."""
     if not is_plain(array):
         return None
     values = units().numbers(array)

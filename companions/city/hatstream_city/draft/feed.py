@@ -115,8 +115,8 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         reason = f": {_NO_POSITIONS_ERROR}" if sample.layout == "gtfs-realtime" else ""
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
-    by_column = arrays_of(sample.columns)
-    arrays = {field: array_of(by_column, column) for field, column in columns.names.items()}
+    array_by_column = arrays_of(sample.columns)
+    arrays = {field: array_of(array_by_column, column) for field, column in columns.names.items()}
     is_placed, placed = _placed(arrays, columns)
     if not placed.us.size and not columns.missing:  # missing: fields without a column
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
@@ -130,7 +130,8 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         raise InputError(f"{files[0]}: {rule.format(usable, sample.layout)}")
     no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
     with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
-    columns, unit, why, too_fast = _unit_of(sample, columns, with_speed)
+    columns, unit, unit_why, too_fast = _unit_of(sample, columns, with_speed)
+    # Cells, vehicles and their spellings: of the sample, or of more rows where they can be read.
     cells = np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
     placed_ids = arrays["vehicle"].filter(pa.array(is_placed))
     ids = merged(vehicle_ids(placed_ids).ids)
@@ -147,7 +148,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         zones=zones,
         zone_needed=bool(columns.instants(arrays["time"], zone=None).no_offset.any()),
         unit=unit,
-        unit_why=why,
+        unit_why=unit_why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
         vehicles=vehicles_a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,  # without positions all ids
         ids=ids,
@@ -287,7 +288,7 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
     """
     names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
-    if not _share_of(columns.get(str(names["speed"]), ())):
+    if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
         del names["speed"]
     if own.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
         share_of = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}

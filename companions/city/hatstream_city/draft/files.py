@@ -29,7 +29,7 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     source = layout(sample.layout, **layout_options(sample, columns))
     batches = read_batches(source, path)
     batch = next((batch for batch in batches if batch.rows), None)
-    with suppress(InputError):  # a short file's decoder process ends in order, and serves the next file
+    with suppress(InputError):  # read to its end, a short file leaves its decoder process for the next file
         next(batches, None)
     if batch is None:
         return 0.0
@@ -77,8 +77,8 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any,
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
-    middle_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
-    offset = datetime.fromtimestamp(middle_s, ZoneInfo(zone)).utcoffset() or timedelta()  # the zone's, for all rows
+    median_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
+    offset = datetime.fromtimestamp(median_s, ZoneInfo(zone)).utcoffset() or timedelta()  # of all rows, roughly
     return fits, (time.us + offset // timedelta(microseconds=1)) // _DAY_US, lat.values, lon.values
 
 
@@ -123,7 +123,8 @@ def read_folder(paths: Sequence[str]) -> Sample:
     rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()
     for sample, name in zip(samples, names[::every], strict=True):
         file_columns = {column: list(values[:rows]) for column, values in sample.columns.items()}
-        for column, values in (file_columns | {FILE: [name] * len(next(iter(file_columns.values()), []))}).items():
+        row_count = len(next(iter(file_columns.values()), []))
+        for column, values in (file_columns | {FILE: [name] * row_count}).items():
             columns_of_all.setdefault(column, []).extend(values)
     with_file = replace(first, columns=columns_of_all)
     if is_by_file(with_file):
@@ -169,7 +170,7 @@ def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
 def _has_id_of_file(sample: Sample) -> bool:
     """Checks for an unused column with another value in each file: an id."""
     by_name, files = find_columns(sample.columns, FILE), sample.columns[FILE]
-    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))  # missing: a guess
+    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))  # missing: all names are guesses
     for values in (values for name, values in sample.columns.items() if name not in excluded):
         pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
         if len(pairs) == len(set(files)) == len({value for _, value in pairs}):

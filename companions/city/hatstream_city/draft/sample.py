@@ -170,10 +170,10 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """Names the fitting layout of fixed columns, if any. records: path in JSON."""
+    """Names the built-in layout that fits, if any. records: path of JSON's objects."""
     for name, own in own_layouts().items():
         if own.form == form and own.has_positions and own.fits(columns, records):
-            _, time_column, *_ = own.columns
+            _, time_column, *_ = own.columns  # in the order of fields: vehicle, time, lat, lon, value
             texts = [text for text in columns[time_column] if isinstance(text, str) and text]
             offsets = sum(bool(_UTC_OFFSET.search(text)) for text in texts)
             if own.layout.units.time_unit != "iso" or offsets > len(texts) / 2:  # else the draft must name a zone
@@ -213,8 +213,8 @@ def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
     """Samples objects under a path in JSON: keys, EACH for items, ANY for keys."""
     items = list(islice((item for record in records for item in _at(record, steps, key=None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
-    name = _layout_of("json", columns, records_path)  # of a fixed layout, which knows the path of its records
-    return Sample(name, columns) if name else Sample("json", columns, records=records_path)
+    fixed_layout = _layout_of("json", columns, records_path)  # which knows the path itself
+    return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, records=records_path)
 
 
 def path_of(steps: tuple[str, ...]) -> str:

@@ -65,8 +65,8 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
 def merged(ids: Iterable[bytes]) -> MergedIds:
     """Counts distinct ids, and how many fewer without case or as integers."""
     texts = pa.array(list(filter(None, ids)), pa.binary())
-    as_text, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
-    return MergedIds(as_text, as_text - cases, as_text - numbers)
+    as_text, caseless, integers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
+    return MergedIds(as_text, as_text - caseless, as_text - integers)
 
 
 class DraftPositions(NamedTuple):
@@ -239,9 +239,9 @@ def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tu
     clocks = _HALF_CLOCKS if has_half_day else _CLOCKS
     plain = [f"{date}{separator}{clock}" for date in dates for clock in clocks for separator in (" ", "T", ", ")]
     plain += [f"{date}%H%M%S" for date in dates if not has_month_name]
-    named = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_month_name else []
-    named += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_month_name else []
-    forms = [*named, *plain] if has_weekday else plain
+    day_forms = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_month_name else []
+    day_forms += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_month_name else []
+    forms = [*day_forms, *plain] if has_weekday else plain
     return tuple(f"{form}{zone}" for form in forms for zone in (("", " %z", "%z") if "%z" not in form else ("",)))
 
 

@@ -154,14 +154,15 @@ class Gtfs:
         order = order[(shape_of_point[order] >= 0) & ~np.isnan(lat[order])]  # -1: no shape_id
         shape_of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
         # Lines are numbered: shapes by `ids`, then trips that have no shape of two points or more.
-        number, lat, lon = shape_of_point[order].astype(np.int64), lat[order], lon[order]
-        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[shape_of_trip] < 2  # -1 picks the last, 0
+        number, lat, lon = shape_of_point[order].astype(np.int64), lat[order], lon[order]  # of each point's line
+        point_counts = np.append(np.bincount(number, minlength=len(ids)), 0)  # by shape; -1, no shape, picks the last
+        has_no_shape = point_counts[shape_of_trip] < 2  # (trips,)
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
-        rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
+        rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))  # stop times of such trips
         number = np.concatenate([number, len(ids) + times.trip[rows]])  # ascending, as stop times are by trip
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
-        numbers, starts = np.unique(number, return_index=True)
+        numbers, starts = np.unique(number, return_index=True)  # of lines that have points, with their first ones
         # Where a line crosses the antimeridian, it goes on beyond 180 degrees.
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
         line_of_number = np.full(len(ids) + len(shape_of_trip), -1)  # index in `starts`; -1: it has no point
@@ -178,16 +179,16 @@ def read_gtfs(path: Path) -> Gtfs:
             with _opened(path, f"{name}.txt") as file:
                 header = _header(file)
             with _opened(path, f"{name}.txt") as file:  # from its start again
-                table, bad = _table(_Utf8(file), header, columns)
+                table, bad_rows = _table(_Utf8(file), header, columns)
         except FileNotFoundError:
             if name in _NEEDED_BY_TABLE:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
-            table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
+            table, bad_rows = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
         except _DAMAGE_ERRORS:
             rule = "cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             raise InputError(f"{path}: {name}.txt {rule}") from None
-        _check(path, name, table, bad)
-        tables[name], skipped = table, skipped + bad
+        _check(path, name, table, bad_rows)
+        tables[name], skipped = table, skipped + bad_rows
     return Gtfs(tables, skipped)
 
 

@@ -200,8 +200,8 @@ def _segment_near(stretch: Stretch, segment_at: Mapping[Stretch, int]) -> int | 
         return segment_at[stretch]
     cell, sector = stretch
     sectors = [(sector + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]  # two sectors are 45 degrees
-    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
-    return next((segment_at[near] for near in nearby if near in segment_at), None)
+    stretches = ((near_cell, near_sector) for near_cell in h3_int.grid_disk(cell, 1) for near_sector in sectors)
+    return next((segment_at[nearby] for nearby in stretches if nearby in segment_at), None)
 
 
 def _stretches_of(segment: Segment, *, directed: bool) -> list[Stretch]:

@@ -118,6 +118,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
     vehicle, blocks = _vehicles(run, s, block, route)
+    # Service: stretches of hours that have LEAST_SHARE of the visits each.
     share_of_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=_DAY_HOURS) / s.size
     is_busy = share_of_hour >= LEAST_SHARE
     starts = np.flatnonzero(is_busy & ~np.roll(is_busy, 1)).tolist() or [0]  # service round the clock has no start
@@ -206,8 +207,8 @@ def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
     (array([0, 0, 1]), array([5, 6, 8]))
     """
     sizes = high - low
-    index = np.repeat(np.arange(low.size), sizes)
-    return index, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
+    start = np.cumsum(sizes) - sizes  # where each range begins in the result
+    return np.repeat(np.arange(low.size), sizes), np.arange(sizes.sum()) - np.repeat(start - low, sizes)
 
 
 def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int64s, int]:
@@ -332,9 +333,9 @@ def hours_table(
 def _runs_per_date(calendar: ServiceCalendar) -> Floats:
     """Averages each trip's service over the dates of a weekday, (trips, 7)."""
     weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
-    runs = np.array([calendar.active_days(number) for number in range(calendar.of_trip.max(initial=-1) + 1)])
-    counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in runs])
-    dates = np.bincount(weekday[runs.any(axis=0)], minlength=len(WEEKDAYS))  # with any service
+    is_active = np.array([calendar.active_days(service) for service in range(calendar.of_trip.max(initial=-1) + 1)])
+    counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in is_active])
+    dates = np.bincount(weekday[is_active.any(axis=0)], minlength=len(WEEKDAYS))  # with any service
     averages: Floats = counts / np.maximum(dates, 1)  # weekdays without service stay 0
     return averages[calendar.of_trip]
 

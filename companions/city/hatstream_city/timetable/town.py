@@ -40,13 +40,13 @@ def left_out(feed: Gtfs) -> list[str]:
     points, frequencies = int(no_point.sum()), int((~feed.are_frequencies).sum())
     stops = np.unique(feed.stop_times.stop)
     nowhere = stops[np.isnan(feed.stop_positions[0][stops])]
-    name = (feed.tables["stops"]["stop_id"][int(nowhere[0])].as_py() or "") if nowhere.size else ""
-    first = "".join(letter for letter in name if letter.isprintable())[:NAME_LETTERS]
+    stop_id = (feed.tables["stops"]["stop_id"][int(nowhere[0])].as_py() or "") if nowhere.size else ""
+    first_id = "".join(letter for letter in stop_id if letter.isprintable())[:NAME_LETTERS]
     sentences = {
         rows: feed.skipped,
         f"Left out: {unknown:,} of {trip.size:,} stop times, of a trip or stop that has no row.": unknown,
         f"Left out: {nowhere.size:,} of {stops.size:,} stops that are served, without a position or {_IMPOSSIBLE}. "
-        f"The first is stop_id {first!r}.": nowhere.size,
+        f"The first is stop_id {first_id!r}.": nowhere.size,
         f"Left out: {points:,} of {no_point.size:,} points of shapes, without a position or {_IMPOSSIBLE}.": points,
         f"Left out: {frequencies:,} of {feed.are_frequencies.size:,} rows of frequencies.txt, without trip, times or "
         "headway.": frequencies,
@@ -231,7 +231,7 @@ def route_names(feed: Gtfs) -> list[str]:
     """Names routes by short name, long name or id."""
     table = feed.tables["routes"]
     names: list[str] = pc.coalesce(table["route_short_name"], table["route_long_name"], table["route_id"]).to_pylist()
-    return [" ".join((name or "").split())[:40] for name in names]  # a label is no longer
+    return [" ".join((name or "").split())[:40] for name in names]  # 40 characters are the longest label
 
 
 def ground_document(feed: Gtfs) -> dict[str, Any]:

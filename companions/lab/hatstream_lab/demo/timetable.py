@@ -81,7 +81,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
 
 
 def _crossing(east_m: float, north_m: float) -> str:
-    """Names a crossing by its avenue, north or south of the centre, or street."""
+    """Names the cross street: a numbered avenue (North, South) or street (East, West)."""
     is_avenue = abs(north_m) >= abs(east_m)  # numbered along the axis on which the crossing lies farther out
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1  # the first lies at the centre

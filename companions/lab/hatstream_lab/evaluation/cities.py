@@ -114,14 +114,7 @@ def made_up(city: MadeUp) -> Days:
     part_kmh = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
     cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)
     pattern: Float64s = np.clip(city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh, *_USUAL_KMH)  # (cells, 24)
-    routes = []  # cells along parabolas (bend: 1 / km) across the city, in all directions
-    for _ in range(city.lines):
-        angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
-        along_km = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)  # most end within the last ring
-        way_km = np.stack([along_km, offset_km + bend * along_km**2], axis=1)
-        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        nearest = np.argmin(np.sum(((way_km @ rotation)[:, None] - at_km) ** 2, axis=-1), axis=1)
-        routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
+    routes = _routes(city, rng, at_km)
     # What every day or every weekend shares has a random state of its own (7): other options keep their draws.
     weekly = np.random.default_rng([city.seed, 7])
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
@@ -138,6 +131,19 @@ def made_up(city: MadeUp) -> Days:
     first_day = _table(MONDAY, days[0], cells)  # before `_reported`: the declared fleet knows no faults of reports
     first_day = first_day.filter(pc.is_in(first_day["cell"], pa.array(region)))
     return Days(tables | {"fleet": rough_fleet(first_day, tables)}, counted, made_region=True)
+
+
+def _routes(city: MadeUp, rng: Rng, at_km: Float64s) -> list[Int64s]:
+    """Draws the cells along each line, a parabola across the city in any direction."""
+    routes = []
+    for _ in range(city.lines):
+        angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
+        along_km = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)  # most end within the last ring
+        way_km = np.stack([along_km, offset_km + bend * along_km**2], axis=1)  # bend: 1 / km
+        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        nearest = np.argmin(np.sum(((way_km @ rotation)[:, None] - at_km) ** 2, axis=-1), axis=1)
+        routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
+    return routes
 
 
 def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
@@ -210,6 +216,7 @@ def _day(
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
+    # Which vehicles drive in which hours, (vehicles, hours), and then which cells each visits.
     driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
     if city.night is not None:  # the first `night` vehicles drive all night, the others do not
         driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
@@ -227,16 +234,16 @@ def _day(
     sd_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
     # Of variance 1: of a vehicle all day (.35^2), and of each visit (.94^2), by a t distribution of variance 1.5.
     noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
-    faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
-    mean = np.clip(faster * truth[cell, slot] + sd_kmh * noise, 0, UPPER_KMH)
+    speed_factor = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
+    mean_kmh = np.clip(speed_factor * truth[cell, slot] + sd_kmh * noise, 0, UPPER_KMH)
     # Slow vehicles stay longer in a cell, and report more often; not for ever, as all move on: hence 30 km/h more.
-    reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
-    total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
+    reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean_kmh + 30))
+    total = np.rint(reports * mean_kmh / STEP_KMH).astype(np.int64)
     rows = VehicleVisits(vehicle + 1, cell, slot, reports, total)
-    standing = round(city.depot * city.vehicles)  # vehicles in the depot, beside those that drive
-    if not standing:
+    depot_vehicles = round(city.depot * city.vehicles)  # beside those that drive
+    if not depot_vehicles:
         return rows
-    parked, parked_slot = (column.ravel() for column in np.mgrid[:standing, : hours.size])
+    parked, parked_slot = (column.ravel() for column in np.mgrid[:depot_vehicles, : hours.size])
     parked_reports = np.full(parked.size, max(round(city.visits * city.reporting * 2), 1))  # two for a visit
     depot_cell = np.full(parked.size, cells.size // 3)  # any cell would do
     depot = VehicleVisits(city.vehicles + 1 + parked, depot_cell, parked_slot, parked_reports, 0 * parked)

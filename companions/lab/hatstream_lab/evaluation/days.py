@@ -48,7 +48,7 @@ class Days:
 
     @property
     def region(self) -> Sequence[str]:
-        """Sorted cells of the region, or the counted ones."""
+        """Sorted cells of the region; the counted ones for a file or `occupied`."""
         region = self.tables["cells"]["region"]
         return sorted(set(self.counted["cell"].to_pylist())) if isinstance(region, str) else region
 

@@ -181,7 +181,7 @@ class Table:
         return save_picture(canvas, path)
 
     def _series(self, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Yields rows by the values of labels, which also name them."""
+        """Groups rows by the values of `labels`; yields each group's name and rows."""
         keys = dict.fromkeys(tuple(row.get(name) for name in labels) for row in self.rows)
         for key in keys:
             name = ", ".join(str(value) for value in key if value not in (None, ""))

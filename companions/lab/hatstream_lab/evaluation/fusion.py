@@ -110,7 +110,7 @@ def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ..
 
 
 def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
-    """Measures how estimated distributions diverge from the true one: by service, and fused ("ule")."""
+    """Measures estimated distributions' divergence from the true one: by service, and of all ("ule")."""
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     pairs = zip(reports.services, reports.values[:, None], strict=True)
     by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}  # all of them

@@ -123,8 +123,8 @@ def _checked(counts: NDArray[Any]) -> Int64s:
 
 def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
     """Makes a set with the same data in every run. speeds_kmh: (samples,), by user."""
-    start = np.cumsum(counts) - counts
-    order = np.argsort(-counts, kind="stable")
+    start = np.cumsum(counts) - counts  # index of each user's first sample
+    order = np.argsort(-counts, kind="stable")  # counts of a `DataSet` never increase
     sums = np.add.reduceat(_steps(speeds_kmh), start)[order]
     truth = float(np.clip(speeds_kmh, 0, UPPER_KMH).mean())
     # One row, (1, users), stands for all runs.

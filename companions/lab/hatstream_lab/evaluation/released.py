@@ -159,7 +159,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
     upper, histograms = float(days.tables["speed"]["upper_kmh"]), days.counted["histograms"].combine_chunks()
     counts = histograms.flatten().to_numpy().reshape(len(histograms), -1)  # (counted rows, BINS)
-    percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
+    feed_percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]
         if not names:
@@ -171,11 +171,11 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         if product == "days":
             part, counted_part = 0 * part, 0 * counted_part
         keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(counted_part)}
-        # True percentiles of each group, where enough vehicles passed.
+        # True percentiles of each group, (groups,), from its histogram, where enough vehicles passed.
         truth = truth_of(days, keys).select([*keys, "vehicles"])
-        sums = np.zeros((truth.num_rows, counts.shape[1]), np.int64)
-        np.add.at(sums, indices_in(truth, pa.table(keys)), counts)
-        for name, values in zip(PERCENTILES, quantiles(sums, upper), strict=True):
+        group_counts = np.zeros((truth.num_rows, counts.shape[1]), np.int64)
+        np.add.at(group_counts, indices_in(truth, pa.table(keys)), counts)
+        for name, values in zip(PERCENTILES, quantiles(group_counts, upper), strict=True):
             truth = truth.append_column(f"true_{name}", pa.array(values))
         truth = truth.filter(pc.greater_equal(truth["vehicles"], FROM_VEHICLES)).drop_columns(["vehicles"])
         status = "distribution_status" if "distribution_status" in rows.column_names else "status"
@@ -190,7 +190,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
                 )
                 # A true percentile is known up to its bin.
                 ok, covers = both[status][has_value] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
-                constant = percentiles_kmh[list(PERCENTILES).index(name), 0]
+                constant = feed_percentiles_kmh[list(PERCENTILES).index(name), 0]
                 yield {
                     "part": "percentiles",
                     **setting.labels,
@@ -211,8 +211,8 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
     below = np.cumsum(counts, axis=-1)
     result = []
     for level in PERCENTILES.values():
-        rank = level * below[:, -1]
-        index = np.argmax(below >= rank[:, None], axis=-1)
+        rank = level * below[:, -1]  # reports below the percentile
+        index = np.argmax(below >= rank[:, None], axis=-1)  # the bin that it lies in
         row = np.arange(index.size)
         in_bin = np.maximum(counts[row, index], 1)  # a group without reports has 0 in its first bin
         result.append((index + 1 - (below[row, index] - rank) / in_bin) * upper / counts.shape[1])

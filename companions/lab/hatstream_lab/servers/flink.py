@@ -40,9 +40,9 @@ class JobServer(LocalServer):
     def start(self) -> None:
         """Starts the job server and waits until it answers."""
         jar = str(job_server_jar(self._folder / "job-server.jar"))
-        # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
+        # A cluster that runs already keeps its own configuration: only an embedded one gets ours.
         master = self._embedded() if self._is_embedded else [f"--flink-master={self.rest}"]
-        # Quicker to start, slower to run: not for an embedded cluster, whose jobs read through this process to the end.
+        # An embedded cluster runs jobs in this Java process, too long for SHORT_LIVED, which makes code run slower.
         flags = [] if self._is_embedded else [SHORT_LIVED]
         command = [*JAVA, *flags, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
         command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]

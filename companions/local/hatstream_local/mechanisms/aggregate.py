@@ -73,8 +73,10 @@ class ReportRows:
     def evaluate(self, shares: Float64s) -> Evaluation:
         """Computes the log-likelihood at shares, (buckets,), with gradient and negative Hessian.
 
-        A row's derivative by a bucket's share is curve * level / likelihood, and levels change at the row's edges only:
-        their jumps are summed by edge, over all rows, and cumulative sums over buckets give the derivatives.
+        A row's likelihood L is the sum over buckets b of shares[b] * curve[b] * level[b]. So gradient[b] is curve[b]
+        times the sum of count / L * level[b] over rows; curvature[b, c] is curve[b] * curve[c] times the sum of
+        count / L^2 * level[b] * level[c]. Levels change at a row's edges only: their jumps, and products of two jumps,
+        are summed by edge over all rows, and cumulative sums over buckets make these sums of them.
         """
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
@@ -84,13 +86,7 @@ class ReportRows:
             jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for chunk in chunks:
                 edges, levels, counts = self.edges[:, chunk], self.levels[:, chunk], self.counts[chunk]
-                # Each row's likelihood: the mass of each run of buckets times its level, run by run.
-                mass_before: Float64s | float = 0.0
-                likelihood = np.zeros(edges.shape[1])
-                for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it
-                    likelihood += level * (prefix[edge] - mass_before)
-                    mass_before = prefix[edge]
-                likelihood += levels[-1] * (prefix[-1] - mass_before)
+                likelihood = _likelihoods(prefix, edges, levels)
                 log_likelihood += float(counts @ np.log(likelihood))
                 jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
                 weight = counts / likelihood
@@ -108,6 +104,17 @@ class ReportRows:
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
             yield curve, [slice(index, min(index + _ROWS_AT_ONCE, end)) for index in range(start, end, _ROWS_AT_ONCE)]
             start = end
+
+
+def _likelihoods(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
+    """Sums the mass of each run of buckets times its level, (rows,)."""
+    mass_before: Float64s | float = 0.0
+    likelihood = np.zeros(edges.shape[1])
+    for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it
+        likelihood += level * (prefix[edge] - mass_before)
+        mass_before = prefix[edge]
+    likelihood += levels[-1] * (prefix[-1] - mass_before)
+    return likelihood
 
 
 def _add_products(sums: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:
@@ -149,12 +156,13 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     Laplace reports are left out: their likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
     """
-    values, missing_window = middles(buckets), 2 * buckets + 1
+    values, missing_window = middles(buckets), 2 * buckets + 1  # a window's class where a report is missing
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     roundings = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
+    # By service: each user's class, (users,), and the number of classes.
     classes = [(np.where(np.isnan(row), _SR_MISSING, row > 0).astype(np.int32), _SR_CLASSES) for _, row in roundings]
-    spans_of_class = []
+    spans_of_class = []  # by window: first and last bucket of each class, (2, classes)
     for window, row in windows:
         spans = spans_of(window, row, buckets)
         class_of_user = spans[0] + spans[1]  # 0 to 2 buckets; as windows slide by one width, equal sums are one span
@@ -162,7 +170,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
         spans_of_class.append(np.zeros((2, missing_window + 1), np.int32))
         spans_of_class[-1][:, class_of_user] = spans
         classes.append((class_of_user, missing_window + 1))
-    table, counts = _count(classes, reports.users)
+    table, counts = _count(classes, reports.users)  # the combinations of classes that occur, (services, rows)
     missing = [_SR_MISSING] * len(roundings) + [missing_window] * len(windows)
     has_report = (table != np.array(missing, np.int32)[:, None]).any(axis=0)
     table, counts = table[:, has_report], counts[has_report]
@@ -228,20 +236,20 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
     changes = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1  # rows that differ from the one before
     starts = np.concatenate([[0], changes])
     curves = np.ones((starts.size, values.size))  # values: the buckets' middles, in [-1, 1]
-    for mechanism, row in zip(signs, table[:, starts], strict=True):
+    for mechanism, classes in zip(signs, table[:, starts], strict=True):
         densities = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
-        curves *= np.stack([*densities, np.ones(values.size)])[row]  # by class: -C, C, missing
+        curves *= np.stack([*densities, np.ones(values.size)])[classes]  # 0: -C, 1: C, 2: missing
     return curves, np.concatenate([changes, [table.shape[1]]])
 
 
 def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s) -> Float64s:
     """Computes runs' likelihoods, (2 J + 1, rows): e^-epsilon for each window that misses.
 
-    spans: (J, 2, rows), of windows. answered: (J, rows). edges: (2 J, rows), sorted: no run lies partly in a window.
+    spans: (J, 2, rows), of windows. answered: (J, rows). edges: (2 J, rows), sorted; a run is the buckets between two.
     """
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
-    for run, level in enumerate(levels):  # a row of `levels`, changed in place: its logarithm, until the end
-        start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)
+    for run, log_level in enumerate(levels):  # a row of `levels`, changed in place; logarithms until `exp` below
+        start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)  # a run lies in a window if this does
         for epsilon, (first, last), has_report in zip(epsilons, spans, answered, strict=True):
-            level -= epsilon * (has_report & ((start < first) | (start >= last)))
+            log_level -= epsilon * (has_report & ((start < first) | (start >= last)))
     return np.exp(levels, out=levels)

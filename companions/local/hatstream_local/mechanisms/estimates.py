@@ -80,8 +80,8 @@ def posterior_variances(reports: Reports) -> Float64s:
 
     Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1, and densities throughout.
     """
-    deviation = np.sqrt(second_moments(reports))  # as a value: variances are affine in v^2
-    return np.stack([service.mechanism.variance(deviation) for service in reports.services])
+    rms = np.sqrt(second_moments(reports))  # variances are affine in v^2, so their average is that at the rms
+    return np.stack([service.mechanism.variance(rms) for service in reports.services])
 
 
 def second_moments(reports: Reports) -> Float64s:

@@ -262,9 +262,9 @@ class Window(LocalMechanism):
     def __post_init__(self) -> None:
         LocalMechanism.__post_init__(self)
         width = self.exact_width()
-        grown = EXACT.multiply(exp(self.epsilon), width)
+        exp_width = EXACT.multiply(exp(self.epsilon), width)  # e^epsilon w
         fields = {"width": width, "keep": _keep(self.epsilon, width)}
-        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))  # 1 - keep
+        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(exp_width, 1))  # 1 - keep
         for name, constant in fields.items():
             object.__setattr__(self, name, float(constant))  # the dataclass is frozen
 
@@ -290,7 +290,7 @@ class Window(LocalMechanism):
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         """Computes log((1 - keep) / range), plus epsilon for reports in the value's window."""
         outside = math.log(self.uniform / (self.high - self.low))
-        inside = np.abs(self.centres(reports) - values) <= self.width  # half a window: w of 2, as values are in [-1, 1]
+        inside = np.abs(self.centres(reports) - values) <= self.width  # half a window of 2 w: w is in units of 2
         return np.asarray(outside + self.epsilon * inside)
 
     def centres(self, reports: Float64s) -> Float64s:
@@ -337,9 +337,9 @@ class Window(LocalMechanism):
 
 def _keep(epsilon: float, width: Decimal) -> Decimal:
     """Computes keep = (e^epsilon - 1) w / (e^epsilon w + 1)."""
-    grown = exp(epsilon)
-    lift = EXACT.multiply(EXACT.subtract(grown, 1), width)
-    return EXACT.divide(lift, EXACT.add(EXACT.multiply(grown, width), 1))
+    exp_epsilon = exp(epsilon)
+    top = EXACT.multiply(EXACT.subtract(exp_epsilon, 1), width)
+    return EXACT.divide(top, EXACT.add(EXACT.multiply(exp_epsilon, width), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +376,10 @@ class SquareWave(Window):
         return self.keep / 2
 
     def exact_width(self) -> Decimal:
-        """Computes the relative width 2 b, by the formula above."""
-        grown, epsilon = exp(self.epsilon), Decimal(self.epsilon)
-        top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), grown), 1)
-        bottom = EXACT.multiply(grown, EXACT.subtract(EXACT.subtract(grown, 1), epsilon))
+        """Computes the relative width 2 b, by the class's formula."""
+        exp_epsilon, epsilon = exp(self.epsilon), Decimal(self.epsilon)
+        top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), exp_epsilon), 1)
+        bottom = EXACT.multiply(exp_epsilon, EXACT.subtract(EXACT.subtract(exp_epsilon, 1), epsilon))
         return EXACT.divide(top, bottom)
 
 

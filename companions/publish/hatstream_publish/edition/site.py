@@ -135,7 +135,7 @@ class Site:
             return Changes(rows, update.digests, sorted(set(update.changed)))
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """Selects rows of the dates; without --all those of slots without forecasts."""
+        """Selects rows of the dates; without --all, only of slots that have no forecast."""
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
         if self.info.everything:
@@ -180,6 +180,7 @@ class Site:
         by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
         newest = by_slot if by_slot.num_rows else by_day  # rows of the newest day
         slot = newest_slot(newest, places, everything=self.info.everything)
+        # Files with data, by name: tables of the whole range, places, maps, the privacy card and the newest values.
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
@@ -192,13 +193,14 @@ class Site:
         files[LATEST_VALUES] = slot_geojson(slot, places)
         files[DAYS] = days_json(days, update.digests)
         files[OPENAPI] = _json(openapi(edition))
-        pointer = _json(_pointer(edition, slot, files))
+        pointer = _json(_pointer(edition, slot, files))  # to the newest files: staged after all of them
         for name, content in files.items():
             update.put(name, content)
             if not name.startswith(f"{MAPS}/"):
                 stem, _, ending = name.rpartition(".")
                 title, digest = _TITLE_BY_PRODUCT.get(stem, stem.capitalize()), update.digests[name]
                 parts.append(PublishedFile(name, title, MEDIA[ending], len(content), digest, schemas.get(name)))
+        # Records and pages that list those files.
         update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
         update.put(PACKAGE, _json(data_package(edition, parts)))
         update.put("README.md", text_of("readme.md", edition=edition, parts=parts, shown=shown).encode())
@@ -233,10 +235,10 @@ class Site:
         return days
 
     def _whole_tables(self, edition: Edition, results: Mapping[str, pa.Table], newest: str) -> Mapping[str, "_Table"]:
-        """Makes the tables of the dates that have rows, by name."""
+        """Makes tables of all dates, by name; a site that follows omits the newest."""
         stamps: dict[str, frozenset[Stamp]] = self.files.stamps_of_days()
         if self.follows:
-            stamps.pop(newest, None)
+            stamps.pop(newest, None)  # this date still gets rows: without it the tables change once a day
             results = {name: _of_days(rows, stamps.keys()) for name, rows in results.items()}
         if self._tables[0] != stamps:  # else no result file changed
             self._tables = stamps, _tables(edition, results, self.around)

@@ -183,8 +183,8 @@ class _Codes(dict[str, int]):
 
 
 def _code(text: str) -> dict[str, Any]:
-    """Describes to the page how rows of an origin, see `_provenance`, are drawn."""
-    status, mechanism, about = text.split(_SEPARATOR)  # about: AREA or DAY where the value is one's, else empty
+    """Decodes a text of `_provenance` for the page: how its rows are drawn."""
+    status, mechanism, about = text.split(_SEPARATOR)  # about: AREA or DAY, if the value describes one; else empty
     drawn, live = _CLASS_BY_STATUS.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
     drawn = DAY if about == DAY and drawn == KNOWN else drawn
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
@@ -209,7 +209,7 @@ def _packed_layer(
 
     Values are stored as (value - origin) / step in 16 bits, bounds as steps below and above the value.
     """
-    name, (title, columns, mask) = f"layer{number}", layer  # columns: of the value and of its bounds
+    prefix, (title, columns, mask) = f"layer{number}", layer  # of arrays' names; columns: of the value and its bounds
     subset, chosen = rows.filter(mask), mask.to_numpy()
     slot, place, is_parent = grid.slot[chosen], grid.place[chosen], shows_parent(subset)  # parent: larger area
     numbers = [shown_numbers(subset, column, is_parent) for column in columns]
@@ -217,21 +217,21 @@ def _packed_layer(
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
     value, lower, upper = (np.rint((column - origin) / step) for column in numbers)
-    for layer_name, column in (("value", value), ("below", value - lower), ("above", upper - value)):
+    for name, column in (("value", value), ("below", value - lower), ("above", upper - value)):
         matrix = np.full(grid.shape, _NONE, np.uint16)
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
-        arrays[f"{name}.{layer_name}"] = matrix
-    arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{name}.code"][slot, place] = codes.of(_provenance(subset, is_parent))
+        arrays[f"{prefix}.{name}"] = matrix
+    arrays[f"{prefix}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
+    arrays[f"{prefix}.code"][slot, place] = codes.of(_provenance(subset, is_parent))
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
-    return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": name}
+    return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": prefix}
 
 
 def shown_numbers(rows: pa.Table, column: str, is_parent: Array) -> Array:
     """Reads a column, with the area's number where a row shows that one, (rows,)."""
     numbers: Array = rows[column].to_numpy().astype(np.float64)
-    coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
-    return np.where(is_parent, rows[coarser].to_numpy(), numbers) if is_parent.any() and coarser else numbers
+    area_column = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
+    return np.where(is_parent, rows[area_column].to_numpy(), numbers) if is_parent.any() and area_column else numbers
 
 
 def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:

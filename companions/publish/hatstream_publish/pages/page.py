@@ -251,7 +251,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "shown": shown,
         "odds_of": odds,
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
-        "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
+        "classes": [{"table": name, **line} for name, table in rows.items() for line in reliability(table)],
         "statuses": [(s, f"{STATUSES[s]} {ADVICE.get(s, '')}".strip()) for s in sorted(statuses & STATUSES.keys())],
         "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
         "trips": spec.trips_sentence,
