@@ -38,27 +38,32 @@ def layout_of(name):
     return mapped(name.rpartition(".")[2])
 
 
+def outcome(source, path):
+    """How many rows a file gives, or the sentence that says why it is not read."""
+    try:
+        return sum(batch.rows for batch in read_apart(source, str(path)))
+    except UnreadableFile as error:
+        refusal = error
+    assert str(refusal) == f"{path}: {refusal.rule}"
+    assert refusal.rule
+    assert "canary" not in refusal.rule
+    return refusal.rule
+
+
 def good_avro(folder):
     return inputs.write_avro(folder / "good.avro", ROWS)
 
 
-def refusal(layout, path):
-    with pytest.raises(UnreadableFile) as caught:
-        list(read_apart(layout, str(path)))
-    assert str(caught.value).startswith(f"{path}: ")
-    return caught.value.rule
-
-
 @pytest.mark.parametrize("name", CRASHES)
 def test_a_file_that_crashed_its_decoder_is_refused_by_name_and_the_next_one_is_read(name, tmp_path):
-    assert "cannot be decoded" in refusal(layout_of(name), HOSTILE / name)
-    assert sum(batch.rows for batch in read_apart(mapped("avro"), good_avro(tmp_path))) == len(ROWS)
+    assert "cannot be decoded" in outcome(layout_of(name), HOSTILE / name)
+    assert outcome(mapped("avro"), good_avro(tmp_path)) == len(ROWS)
 
 
 def test_a_file_that_hangs_its_decoder_is_ended_by_the_limit_of_processor_time(monkeypatch, tmp_path):
     monkeypatch.setattr(decoder_process, "STEP_CPU_S", 1)
-    assert refusal(mapped("avro"), HOSTILE / "nested-nulls.avro") == TOO_LONG
-    assert sum(batch.rows for batch in read_apart(mapped("avro"), good_avro(tmp_path))) == len(ROWS)
+    assert outcome(mapped("avro"), HOSTILE / "nested-nulls.avro") == TOO_LONG
+    assert outcome(mapped("avro"), good_avro(tmp_path)) == len(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_a_file_that_hangs_its_decoder_is_ended_by_the_limit_of_processor_time(m
     ],
 )
 def test_what_a_decoder_does_not_survive_or_get_is_said(layout, rule, tmp_path):
-    assert rule in refusal(layout, tmp_path)
+    assert rule in outcome(layout, tmp_path)
 
 
 @pytest.mark.parametrize("bad", [b"crash", pytest.param(b"hang", marks=pytest.mark.slow)])
@@ -130,7 +135,7 @@ def test_who_ends_has_waited_for_its_decoder():
 
 
 def test_a_decoder_knows_no_secret_of_the_environment(tmp_path, monkeypatch):
-    refusal(misbehaving.Suicidal(), tmp_path)  # the next one begins anew
+    outcome(misbehaving.Suicidal(), tmp_path)  # the next one begins anew
     monkeypatch.setenv("PGPASSWORD", "canary")
     assert "canary" not in told(misbehaving.Environment())
 
@@ -180,18 +185,6 @@ def good_files(folder):
         write_parquet(folder / "a", columns, row_group_size=20, data_page_version="2.0", **options)
         files[f"{name}.parquet"] = mapped("parquet"), (folder / "a").read_bytes()
     return files
-
-
-def outcome(source, path):
-    """How many rows a file gives, or the sentence that says why it is not read."""
-    try:
-        return sum(batch.rows for batch in read_apart(source, str(path)))
-    except UnreadableFile as error:
-        refusal = error
-    assert str(refusal) == f"{path}: {refusal.rule}"
-    assert refusal.rule
-    assert "canary" not in refusal.rule
-    return refusal.rule
 
 
 def sweep(folder, each, seed):

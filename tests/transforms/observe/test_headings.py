@@ -5,8 +5,6 @@ import json
 
 import fastavro
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.kit import feed_layouts
@@ -37,13 +35,6 @@ def avro_of(rows):
     return sink.getvalue()
 
 
-def parquet_of(rows):
-    schema = pa.schema([(name, KINDS.get(name, pa.float64())) for name in NAMES])
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema), sink)
-    return sink.getvalue()
-
-
 def gtfs_of(rows):
     return feed_layouts.gtfs([row | {"time": NOON_US // 1_000_000 + number} for number, row in enumerate(rows)])
 
@@ -65,7 +56,6 @@ def tides_of(rows):
     return feed_layouts.csv([{names.get(name, name): value for name, value in row.items()} for row in rows])
 
 
-KINDS = {"vehicle": pa.string(), "time": pa.string()}
 FORMS = {
     "csv": (feed_layouts.csv, TEXTS),
     "jsonl": (
@@ -74,7 +64,7 @@ FORMS = {
     ),
     "json": (feed_layouts.array, [*NUMBERS[:7], (None, NO_HEADING), ({}, NO_HEADING), (10**400, NO_HEADING)]),
     "avro": (avro_of, [*NUMBERS, ("x", NO_HEADING)]),
-    "parquet": (parquet_of, NUMBERS),
+    "parquet": (feed_layouts.parquet, NUMBERS),
     "gtfs-realtime": (gtfs_of, NUMBERS[:9] + NUMBERS[10:]),
     "siri-vm": (lambda rows: siri_document(map(siri_activity, rows)), TEXTS),
     "mds": (mds_of, [*NUMBERS[:7], (None, NO_HEADING)]),
