@@ -112,7 +112,7 @@ def read_text(path: Path, most_bytes: int) -> str:
 def is_skipped(name: str) -> bool:
     """Recognises hidden and job files beside a feed's.
 
-    >>> [is_skipped(name) for name in ("2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
+    >>> [is_skipped(name) for name in ("./2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
     [False, True, True, True]
     """
-    return any(part.startswith((".", "_")) for part in name.split("/") if part)
+    return any(part.startswith((".", "_")) for part in name.split("/") if part.strip("."))

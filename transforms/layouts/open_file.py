@@ -28,7 +28,7 @@ from transforms.errors import StepError, advice
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
 INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
-MEMBERS = 100_000  # most files of an archive
+MEMBERS = 100_000  # most files of an archive, folders and links included
 WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
 _UNPACK_FIRST = f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first"
 _CODEC_BY_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -140,22 +140,24 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
                 raise UnreadableFile(path, "the archive is encrypted")
             return cast(BinaryIO, zipped.open(name))
 
-        return _checked(path, (name for name in zipped.namelist() if name[-1:] != "/")), open_zipped
+        entries = zipped.namelist()
+        return _checked(path, len(entries), (name for name in entries if name[-1:] != "/")), open_zipped
     content = pa.OSFile(path)
     if codec:
         with pa.CompressedInputStream(content, codec) as packed:
             content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, _UNPACK_FIRST))
     with tarfile.open(fileobj=content, mode="r:") as tar:
-        files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
+        members = list(islice(tar, MEMBERS + 1))  # of more, all could fill the memory
+    files = [member for member in members if member.isreg() and not member.issparse()]
     ranges = {member.name: (member.offset_data, member.size) for member in files}
-    return _checked(path, ranges), lambda name: io.BufferedReader(content.get_stream(*ranges[name]))
+    return _checked(path, len(members), ranges), lambda name: io.BufferedReader(content.get_stream(*ranges[name]))
 
 
-def _checked(path: str, names: Iterable[str]) -> Sequence[str]:
-    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many."""
+def _checked(path: str, entries: int, names: Iterable[str]) -> Sequence[str]:
+    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many entries."""
     files = sorted(name for name in names if not is_skipped(name))
-    if not files or len(files) > MEMBERS or any(INSIDE in name for name in files):  # INSIDE parts path and name
-        raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files")
+    if not files or entries > MEMBERS or any(INSIDE in name for name in files):  # INSIDE parts path and name
+        raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files, folders included")
     return files
 
 

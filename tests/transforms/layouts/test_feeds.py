@@ -2,16 +2,19 @@
 
 import gzip
 import json
+import shutil
 import zipfile
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
 
 from tests.kit import feed_layouts
 from tests.transforms.inputs import csv_line, good_row, mapped, rows_and_refused, rules, run
-from transforms.layouts import UnreadableFile, layout, message_layout
+from transforms.layouts import UnreadableFile, layout, message_layout, open_file
 from transforms.layouts.base import FIELDS
 from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.open_file import files_in
 
 ROWS = [good_row(i) for i in range(50)]
 BY_NAME = {field: field for field in FIELDS}
@@ -98,6 +101,20 @@ def test_a_compressed_file_that_is_cut_short_is_refused_by_its_name(tmp_path, su
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UnreadableFile, match=r"feed\.csv"):
         read(layout("csv", BY_NAME, None, None), path)
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_an_archive_of_too_many_entries_is_refused_folders_counted_too(tmp_path, kind, monkeypatch):
+    folder, path = tmp_path / "days", tmp_path / f"feed.csv.{kind}"
+    (folder / "first").mkdir(parents=True)
+    for number in range(4):
+        (folder / f"{number}.csv").write_bytes(csv_text())
+    shutil.make_archive(str(tmp_path / "feed.csv"), kind, folder)
+    assert len(files_in(str(path))) == 4
+    monkeypatch.setattr(open_file, "MEMBERS", 5)  # the tar has two folders, the root and "first"
+    open_file._read.cache_clear()
+    with pytest.raises(UnreadableFile, match="1 to 5 files, folders included") if kind == "tar" else nullcontext():
+        assert len(files_in(str(path))) == 4
 
 
 @pytest.mark.parametrize(
