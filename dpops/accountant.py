@@ -257,8 +257,8 @@ class DeltaLimit(Limit):
             raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
         noise = self._noise(spent)
-        if noise.rho == 0:
-            return ApproxDP(pure + spent.epsilon, spent.delta)
+        if noise.rho == 0:  # neither noise nor pure claims that are counted as such
+            return ApproxDP(pure + spent.epsilon, spent.delta)  # spent.epsilon: of approximate claims
         epsilon = pure + spent.epsilon + noise.approx(self.delta - spent.delta).epsilon
         rounded = Fraction(math.ceil(epsilon * _SHOWN_DENOMINATOR), _SHOWN_DENOMINATOR)
         # What fits is not shown above the limit.

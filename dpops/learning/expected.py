@@ -90,7 +90,7 @@ def expected_days(
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
-    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]
+    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residual ones, by kind of fleet
     prior = {component: sd * sd for component, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
@@ -156,8 +156,8 @@ def hat_half_widths(
     """Computes a HAT's half widths by number of vehicles.
 
     At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model (`variance`), and residual variance
-    at a cautious number of vehicles (docs/released.md, "Intervals"), less by what the HAT's own releases tell
-    (`precision`). Noise of equal `days` averages out.
+    at the number `_FEWER`, less by what the HAT's own releases tell (`precision`). Noise of equal `days` averages out.
+    Reliability is judged at the published, CAUTIOUS number (docs/released.md, "Intervals").
     """
     precision, variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)  # equally likely ones, (vehicles, NODES); all equal if public

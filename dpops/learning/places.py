@@ -141,14 +141,14 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    # The power of slowness (negative for speed), and whether places differ from cells at all, are chosen by likelihood.
+    # Chosen by likelihood: the power of slowness (_POWERS; speed has its negative), and if places differ from cells.
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, report_means, variances, weights, weight_variances = moments  # report_means: of reports
     # Against places that copy their cells' speeds; 0 without days.
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
-    values = report_means if evidence >= EVIDENCE else around.values
+    values = report_means if evidence >= EVIDENCE else around.values  # variances are around `values`, not `means`
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
     return PlaceFit(
         values=values,

@@ -272,7 +272,8 @@ class LatentField:
     ) -> EffectRows:
         """Builds a day's rows of groups' sums; hats: HATs' weights, (cells, slots)."""
         item = Item(groups, hours, day, tuple(regressors or ()))
-        return Stack(self.layout, [item], len(self.days))([hats], [regressors or {}])
+        stack = Stack(self.layout, [item], len(self.days))
+        return stack([hats], [regressors or {}])
 
     def group_variances(
         self, groups: Groups, hours: Int64s, day: int, hats: Float64s, regressors: Regressors | None = None

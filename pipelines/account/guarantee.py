@@ -181,7 +181,7 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
     period's claim, as nothing is released then.
     """
-    (least_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # of a period
+    (least_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # of a period, each of which shows places
     period = Accountant().compose([least_claim])
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.can_add(period) for bound in bounds):
         return capped

@@ -167,10 +167,10 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Writes values as texts; null where there's no id."""
+    """Writes ids as texts; null for fractions, and bytes that are no UTF-8."""
     if pa.types.is_integer(values.type):
         return values.cast(pa.string())
-    if not pa.types.is_binary(values.type):
+    if not pa.types.is_binary(values.type):  # texts come as bytes, see `_plain`
         return columns.whole_number_texts(values)
     try:
         return values.cast(pa.string())

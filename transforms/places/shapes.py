@@ -49,13 +49,13 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     Traceback (most recent call last):
     ValueError: ...
     """
-    _, names, _, main = _parts(document, cells, BUFFER_M)
-    return _lacking(names, main)
+    _, names, _, main_cells = _parts(document, cells, BUFFER_M)
+    return _lacking(names, main_cells)
 
 
-def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
-    """Lists names of places without a main cell."""
-    return [name for name, cell in zip(names, main.tolist(), strict=True) if cell == NOWHERE]
+def _lacking(names: Sequence[str], main_cells: Int64s) -> list[str]:
+    """Lists names of places without a main cell, which touch no cell of the region."""
+    return [name for name, cell in zip(names, main_cells.tolist(), strict=True) if cell == NOWHERE]
 
 
 def _parts(
