@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.forecast import (
-    Prior,
-    clamped_errors,
-    laplace_bound,
-    laplace_std,
-    mean_absolute_error,
-    normal_scores,
-    transport_bias,
-)
+from dpops import forecast
+from dpops.forecast import Prior, laplace_bound, laplace_std, mean_absolute_error, normal_scores, transport_bias
 
 scales = st.fractions(Fraction(1, 50), Fraction(10**9), max_denominator=10**6)
 misses = st.floats(1e-9, 0.999)
@@ -72,7 +65,7 @@ def test_the_error_of_a_clamped_value_is_the_integral(bias: float, scale: float)
     density = np.exp(-np.abs(z) / scale) / (2 * scale) * (z[1] - z[0])
     for mean in (0.0, 20.0, 65.0):
         exact = float((density * np.abs(np.clip(mean + bias + z, 0, 65) - mean)).sum())
-        [error] = clamped_errors(mean, 65.0, np.array([bias]), scale)
+        [error] = forecast.clamped_errors(mean, 65.0, np.array([bias]), scale)
         assert error == pytest.approx(exact, rel=1e-3, abs=1e-6)
         assert error <= mean_absolute_error(bias, scale) + 1e-9
 

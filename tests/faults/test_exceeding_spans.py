@@ -19,19 +19,8 @@ import pytest
 from dpops.accountant import Limit, PureLimit, Span, SpanLimits, limit_of
 from dpops.claims import ZERO
 from pipelines.specification.levels import SpanTotal
-from tests.faults.wrong_span_ledgers import (
-    Wrong,
-    counts_by_hours,
-    counts_by_month,
-    counts_by_year,
-    counts_each_specification_alone,
-    forgets_its_head,
-    forgets_leap_days,
-    knows_days_alone,
-    lets_limits_rise,
-    looks_before_others_write,
-    trusts_what_stands_in_it,
-)
+from tests.faults import wrong_span_ledgers
+from tests.faults.wrong_span_ledgers import Wrong, counts_by_hours, forgets_its_head, knows_days_alone, lets_limits_rise
 from tests.transforms.ledger.entries import ACCOUNT, opened, tamper, unit
 from transforms.failpoints import FailpointError, acting
 from transforms.ledger.head import LedgerError
@@ -139,19 +128,19 @@ def one_day_too_many(world: World) -> None:
     world.spend(world.day(27))
 
 
-@way(counts_by_month)
+@way(wrong_span_ledgers.counts_by_month)
 def over_the_end_of_a_month(world: World) -> None:
     for day in (date(2027, 4, 28), date(2027, 4, 29), date(2027, 4, 30), date(2027, 5, 1), date(2027, 5, 2)):
         world.spend(day)
 
 
-@way(counts_by_year)
+@way(wrong_span_ledgers.counts_by_year)
 def over_the_end_of_a_year(world: World) -> None:
     for day in (date(2027, 12, 30), date(2027, 12, 31), date(2028, 1, 1), date(2028, 1, 2)):
         world.spend(day)
 
 
-@way(forgets_leap_days)
+@way(wrong_span_ledgers.forgets_leap_days)
 def over_a_leap_day(world: World) -> None:
     for day in (date(2028, 2, 28), date(2028, 2, 29), date(2028, 3, 1), date(2028, 3, 2)):
         world.spend(day)
@@ -179,13 +168,13 @@ def with_what_a_day_of_23_hours_leaves(world: World) -> None:
     world.spend(short + timedelta(days=3), TOTAL - 2 * DAY - DAY * 23 / 24 + Fraction(1, 24))
 
 
-@way(counts_each_specification_alone)
+@way(wrong_span_ledgers.counts_each_specification_alone)
 def by_a_second_specification(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
     world.spend(world.day(3), spec_id="another")
 
 
-@way(counts_each_specification_alone)
+@way(wrong_span_ledgers.counts_each_specification_alone)
 def by_a_specification_for_each_weekday(world: World) -> None:
     """Each divides the whole total over its own days: alone it keeps to it, together their shares add up to more."""
     for number in range(DAYS):
@@ -239,7 +228,7 @@ def by_reruns_that_ask_for_more(world: World) -> None:
     world.spend(world.day(5), 1, "another")
 
 
-@way(looks_before_others_write)
+@way(wrong_span_ledgers.looks_before_others_write)
 def by_a_race_for_days_of_one_window(world: World) -> None:
     barrier = threading.Barrier(RACERS)
 
@@ -305,7 +294,7 @@ def by_a_second_account_of_the_same_name(world: World) -> None:
     world.spend(world.day(3), book=other)
 
 
-@way(trusts_what_stands_in_it)
+@way(wrong_span_ledgers.trusts_what_stands_in_it)
 def by_a_debit_that_was_made_smaller(world: World) -> None:
     """As a run does, the chain is walked before anything is released."""
     refused_afterwards(world, 0, 1, 2)

@@ -7,23 +7,9 @@ from datetime import datetime
 import hatstream
 from tests import city, levels_city
 from tests.city import DAYS
-from tests.noninterference import feeds
+from tests.noninterference import feeds, roads
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
-from tests.noninterference.roads import (
-    FUSION_SPEC,
-    ByKey,
-    Job,
-    a_file_a_vehicle,
-    bounded_library,
-    cluster,
-    everything,
-    fused_beside_a_stranger,
-    parts,
-    perturbed_and_fused,
-    portal,
-    reports,
-    site,
-)
+from tests.noninterference.roads import FUSION_SPEC, ByKey, Job, cluster, everything, portal, reports, site
 from tests.noninterference.streams import Stream, UnboundedByKey, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
 
@@ -120,7 +106,7 @@ def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
 
 def local_reports() -> Case:
     slow, fast = ([*bus(speed=speed), *reports(9)] for speed in (3.0, 10.0**300))
-    return Case(World(FUSION_SPEC, slow, fast), perturbed_and_fused)
+    return Case(World(FUSION_SPEC, slow, fast), roads.perturbed_and_fused)
 
 
 CASES: Mapping[str, Callable[[], Case]] = {
@@ -133,7 +119,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "one-vehicle-alone": lambda: Case(World(SECRET, bus(), []), Job()),
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
     "gdp": lambda: with_and_without(GDP + PRODUCTS, bus(), Job()),
-    "a-file-a-vehicle-public-counts": lambda: at_other_speeds(BY_FILE, a_file_a_vehicle),
+    "a-file-a-vehicle-public-counts": lambda: at_other_speeds(BY_FILE, roads.a_file_a_vehicle),
     "brief-days-weigh-less": lambda: with_and_without(REPORTED, bus(), Job()),
     "places": lambda: of_two_days(PLACES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "places-told-and-learned": lambda: with_and_without(PLACES + OF_PLACES, bus(), everything),
@@ -156,7 +142,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "followed": lambda: with_and_without(SECRET, bus(), site),
     "followed-public-counts": lambda: at_other_speeds(OPEN, site),
     "perturbed-and-fused": lambda: local_reports(),
-    "fused-beside-a-stranger": lambda: with_and_without(FUSION_SPEC, bus(1), fused_beside_a_stranger, reports(9)),
+    "fused-beside-a-stranger": lambda: with_and_without(FUSION_SPEC, bus(1), roads.fused_beside_a_stranger, reports(9)),
     "keys": lambda: with_and_without(KEYED, LOST, Job(), [report for report in OTHERS if report.lat < 21.18]),
     "means-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.MeanPerKey, {**LATE, "fleet": 50})),
     "counts-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.CountPerKey, {"bound": 5})),
@@ -165,9 +151,9 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "variances-by-key": lambda: at_other_speeds(OPEN, ByKey(hatstream.VariancePerKey, LATE)),
     "quantiles-by-key": lambda: at_other_speeds(OPEN, ByKey(hatstream.QuantilesPerKey, LATE)),
     "cluster": lambda: with_and_without(SECRET, bus(), cluster),
-    "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
-    "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
-    "parts": lambda: at_other_speeds(OPEN, parts),
+    "library": lambda: with_and_without(SECRET, STRANGE, roads.bounded_library),
+    "library-public-counts": lambda: at_other_speeds(OPEN, roads.bounded_library),
+    "parts": lambda: at_other_speeds(OPEN, roads.parts),
     **{
         f"file-of-{name}": (lambda name=name: with_and_without(feeds.with_input(SECRET, name), bus(9), Job(name, 2)))
         for name in feeds.WRITERS

@@ -18,17 +18,8 @@ from numpy.typing import NDArray
 
 from dpops.noise import Noise, words
 from dpops.types import Int64s
-from tests.statistical.checks import (
-    Cells,
-    gaussian_fit,
-    independent,
-    laplace_below,
-    laplace_cells,
-    laplace_fit,
-    laplace_mass,
-    rounded_below,
-    seeded,
-)
+from tests.statistical import checks
+from tests.statistical.checks import Cells, gaussian_fit, independent, laplace_below, laplace_fit, laplace_mass, seeded
 
 ALARM = 1e-8
 DRAWS = 120_000
@@ -69,7 +60,7 @@ GAUSSIAN = Law(
 )
 ROUNDED = Law(
     Noise.rounded_gaussian,
-    partial(gaussian_fit, below_of=rounded_below),
+    partial(gaussian_fit, below_of=checks.rounded_below),
     [*map(Fraction, ("1", "22/7", "50000/3", "3000000000001/3")), VEHICLE_DAY[1]],
     Fraction(2**98 - 1),
 )
@@ -149,7 +140,7 @@ def test_a_scale_five_percent_off_is_rejected_twenty_times_of_twenty(scale: Frac
 
     One sample of the twenty is drawn by the sampler; the others are the cell counts that its law would give.
     """
-    cells = laplace_cells(scale, DRAWS)
+    cells = checks.laplace_cells(scale, DRAWS)
     law = _masses(cells, scale * off)
     assert DRAWS * ((law - cells.masses) ** 2 / cells.masses).sum() > 250
     drawn = np.random.default_rng(21).multinomial(DRAWS, law, size=19)

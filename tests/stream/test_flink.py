@@ -6,6 +6,7 @@ import time
 import pytest
 
 from hatstream_lab.servers.flink import WorkerPool
+from tests.stream import feed
 from tests.stream.cluster import (
     LOOPBACK,
     JobServer,
@@ -19,20 +20,7 @@ from tests.stream.cluster import (
     wait_for,
 )
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
-from tests.stream.feed import (
-    ARM,
-    DAYS,
-    HOUR_MS,
-    LAYOUT,
-    START_MS,
-    YEAR_9999_MS,
-    Fleet,
-    Tiny,
-    database,
-    position,
-    running,
-    totals,
-)
+from tests.stream.feed import ARM, DAYS, HOUR_MS, LAYOUT, START_MS, Fleet, Tiny, database, position, running, totals
 from tests.stream.minutes import Forgetful, Town, submitted
 from transforms.failpoints import FILE_VARIABLE
 from transforms.sources.unbounded import ReadGrowing
@@ -56,7 +44,7 @@ def test_totals_are_exact_after_a_stage_failed_and_poison_and_absurd_times_chang
     fleet = Fleet(kafka, "exact")
     fleet.drive(range(8))
     fleet.send(b"\xff is no UTF-8", START_MS + 8 * HOUR_MS)
-    fleet.send(b"{}", YEAR_9999_MS)
+    fleet.send(b"{}", feed.YEAR_9999_MS)
     fleet.drive(range(8, 24))
     with running(Tiny(fleet.source(100), tmp_path, DAYS), flink, pool) as job:
         wait_for(lambda: len(totals(tmp_path)) >= 3, 60)

@@ -13,20 +13,9 @@ from itertools import count, cycle
 import psycopg
 import pytest
 
+from tests.stream import minutes
 from tests.stream.cluster import BUSY, has_restarted, wait_for
-from tests.stream.minutes import (
-    PARTITIONS,
-    SLOTS,
-    SPEC,
-    Attended,
-    Event,
-    Running,
-    Town,
-    chosen,
-    engine,
-    position,
-    refused,
-)
+from tests.stream.minutes import SLOTS, SPEC, Attended, Event, Running, Town, chosen, engine, position, refused
 from transforms.ledger.databases import WRITERS
 
 pytestmark = pytest.mark.slow
@@ -176,7 +165,7 @@ class LiveTown(Town):
 
     def live(self):
         """Until AFTER_S after the end; out of order by up to two seconds. The broker goes and comes on the way."""
-        random_, partitions = random.Random(4), cycle(range(PARTITIONS))
+        random_, partitions = random.Random(4), cycle(range(minutes.PARTITIONS))
         for i in count():
             now = time.time()
             if now > (self.end_s or self.start_s + MOST_S) + AFTER_S:

@@ -14,18 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.allocation import Allocation
+from hatstream_lab import made_up_fleet
 from hatstream_lab.commands.demo import demo
 from hatstream_lab.demo import steps
-from hatstream_lab.made_up_fleet import (
-    EXPRESS,
-    PACES,
-    SCHEMA,
-    MadeUpFleet,
-    _draw_halts,
-    draw_town,
-    simulate,
-    write_sample,
-)
+from hatstream_lab.made_up_fleet import EXPRESS, PACES, SCHEMA, MadeUpFleet, draw_town, simulate, write_sample
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.cli import main
 from pipelines.specification import load
@@ -219,7 +211,7 @@ def test_streets_have_speeds_of_their_own_the_same_each_day_and_nothing_halts_on
     assert [route.paces.tolist() for route in routes] == [route.paces.tolist() for route in again]
     assert len({pace for route in routes for pace in route.paces.tolist()}) == len(PACES)
     for route in routes:
-        halts_m = route.along(_draw_halts(np.random.default_rng(1), route, 10.0)[0])
+        halts_m = route.along(made_up_fleet._draw_halts(np.random.default_rng(1), route, 10.0)[0])
         stops_m = halts_m[(halts_m > 1) & (halts_m < route.length_m - 1)]
         assert stops_m.size > 0
         assert (route.pace(stops_m) < EXPRESS).all()

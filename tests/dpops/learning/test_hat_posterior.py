@@ -5,19 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops import fitted
-from dpops.learning import (
-    DayValues,
-    Design,
-    Groups,
-    LevelValues,
-    StageValues,
-    State,
-    Status,
-    add_day,
-    learned,
-    published,
-)
+from dpops import fitted, learning
+from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, Status, add_day, learned, published
 from dpops.learning.effects import EffectLayout
 from dpops.learning.field import Gate
 from dpops.learning.state import RECENT, weight_layout
@@ -84,7 +73,7 @@ def test_any_noise_gives_finite_numbers(noise: float) -> None:
 
 
 def test_one_cell_and_one_slot_are_enough() -> None:
-    of = Design(parents=np.zeros(1, np.int64), neighbours=np.zeros((0, 2), np.int64))
+    of = learning.Design(parents=np.zeros(1, np.int64), neighbours=np.zeros((0, 2), np.int64))
     state = State.new(of, FACTS)
     hours = np.array([7])
     stage = known_hats((1, 1), 5, 31)

@@ -23,42 +23,16 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered, stored_estimates
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.mechanisms.conformance import (
-    AUDITED,
-    COUNTS,
-    DISTRIBUTIONS,
-    DRAWS,
-    EPSILON,
-    GRID,
-    KNOWN,
-    PLAIN,
-    count_vectors,
-    enumerated_sensitivity,
-    every_example,
-    every_kind,
-    every_plain,
-    few_counts,
-    first_plain,
-    is_attained,
-    is_exact,
-    last_of,
-    noiseless_many,
-    noiseless_of,
-    plain_and_counts,
-    plain_kinds,
-    plan_for,
-    releases_of,
-    statistic_of,
-    worst_neighbours,
-)
+from tests.dpops.mechanisms import conformance
+from tests.dpops.mechanisms.conformance import COUNTS, DRAWS, GRID, every_plain, plan_for, releases_of, worst_neighbours
 from tests.dpops.reference import alike, unlike
 from tests.dpops.trees import examples as trees
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 
 
-@few_counts
-@first_plain
+@conformance.few_counts
+@conformance.first_plain
 def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 1e-6 for each audit. Power: see the mutants below."""
     plan = plan_for(mechanism, counts)
@@ -71,7 +45,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mech
 
 
 @pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.slow)])
-@plain_kinds
+@conformance.plain_kinds
 def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
     kind: type[Mechanism], trials: int
 ) -> None:
@@ -83,9 +57,11 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
     cases are left out.
     """
     noise = seeded(32)
-    cases = [(example, counts) for counts in COUNTS for example in kind.examples() if example in PLAIN]
+    cases = [(example, counts) for counts in COUNTS for example in kind.examples() if example in conformance.PLAIN]
     cases = [case for case in cases if plan_for(*case).scale > 0]  # a release without noise is a constant
-    cases = [case for case in cases if statistic_of(case[0]) != "variance" or is_attained(*case)]
+    cases = [
+        case for case in cases if conformance.statistic_of(case[0]) != "variance" or conformance.is_attained(*case)
+    ]
     assert len(cases) >= 6
     caught = 0
     for trial in range(trials):
@@ -107,32 +83,32 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))[::-1], np.int64)
     upper_steps = data.draw(st.integers(1, 3 if counts.sum() <= 6 else 1))
     grid = Grid(step=Fraction(1), upper_steps=upper_steps)
-    plan = mechanism.plan(CountsKnown.all_of(counts), grid, EPSILON)
-    moved = enumerated_sensitivity(mechanism, plan, counts, grid)
+    plan = mechanism.plan(CountsKnown.all_of(counts), grid, conformance.EPSILON)
+    moved = conformance.enumerated_sensitivity(mechanism, plan, counts, grid)
     assert moved <= plan.sensitivity
     assert plan.scale * plan.epsilon == plan.sensitivity
-    if is_exact(mechanism, plan):  # rounding of two pieces apart
+    if conformance.is_exact(mechanism, plan):  # rounding of two pieces apart
         assert moved >= plan.sensitivity - 2
 
 
-@plain_and_counts
+@conformance.plain_and_counts
 def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mechanism, counts: Int64s) -> None:
     plan = plan_for(mechanism, counts)
-    one, other = noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
+    one, other = conformance.noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
     assert abs(one - other) <= plan.sensitivity
-    if is_exact(mechanism, plan):
+    if conformance.is_exact(mechanism, plan):
         assert abs(one - other) >= plan.sensitivity - 2
 
 
-@first_plain
+@conformance.first_plain
 def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -> None:
     """False-alarm rate 8 x 1e-8. Power: noise of another plan, or one draw used twice, is off by far more than 5 %."""
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
     totals = [alike(counts, counts * 3_000) for counts in COUNTS]
-    exact = noiseless_many(mechanism, plans, totals)
+    exact = conformance.noiseless_many(mechanism, plans, totals)
     repeats = 4_000
     released = mechanism.release(totals * repeats, plans * repeats, seeded(33))
-    noise = last_of(released).reshape(repeats, -1) - exact
+    noise = conformance.last_of(released).reshape(repeats, -1) - exact
     for column, plan in enumerate(plans):
         assert plan.scale == 0 or laplace_fit(noise[:, column], plan.scale) > 1e-8
     if all(plan.is_constant for plan in plans):
@@ -146,16 +122,18 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
 @given(data=st.data())
 def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, data: st.DataObject) -> None:
     """No user of one HAT counts in another, whatever stands before and behind it in the call."""
-    hats = data.draw(st.lists(count_vectors, min_size=1, max_size=6))
+    hats = data.draw(st.lists(conformance.count_vectors, min_size=1, max_size=6))
     shares = st.integers(0, GRID.upper_steps)
     sums = [counts * np.array([data.draw(shares) for _ in counts]) for counts in hats]
     totals = [unlike(*hat, GRID.upper_steps) for hat in zip(hats, sums, strict=True)]
     plans = [plan_for(mechanism, counts) for counts in hats]
-    together = noiseless_many(mechanism, plans, totals)
-    assert together == [noiseless_of(mechanism, plan, [hat])[0] for plan, hat in zip(plans, totals, strict=True)]
+    together = conformance.noiseless_many(mechanism, plans, totals)
+    assert together == [
+        conformance.noiseless_of(mechanism, plan, [hat])[0] for plan, hat in zip(plans, totals, strict=True)
+    ]
 
 
-@every_kind
+@conformance.every_kind
 def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
     class Watching(Noise):
         def laplace(self, scales: Sequence[Fraction]) -> Int64s:
@@ -176,7 +154,7 @@ def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
         assert {type(fact) for fact in plan.facts.values()} == {int}
 
 
-@every_example
+@conformance.every_example
 def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanism) -> None:
     assert list(inspect.signature(mechanism.plans).parameters) == ["hats", "grid", "epsilon"]
     for counts in COUNTS:
@@ -198,7 +176,7 @@ def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(me
 
 
 @every_plain
-@given(counts=count_vectors, data=st.data())
+@given(counts=conformance.count_vectors, data=st.data())
 def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
     mechanism: Mechanism, counts: Int64s, data: st.DataObject
 ) -> None:
@@ -230,9 +208,13 @@ def test_every_mechanism_has_a_name_of_its_own_and_an_example() -> None:
 def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type[Mechanism]) -> None:
     assert kind.adjacencies
     assert kind.adjacencies <= set(get_args(Adjacency))
-    assert kind.adjacencies <= AUDITED, "this file audits neighbours that share all counts; add the audit of the others"
+    assert kind.adjacencies <= conformance.AUDITED, (
+        "this file audits neighbours that share all counts; add the audit of the others"
+    )
     if get_type_hints(kind.plans)["hats"] == Sequence[CountsKnown]:
         assert kind.adjacencies == {"counts-public"}, "a plan that may see counts is for where these are public"
     assert kind.statistics
-    assert kind.statistics <= KNOWN.keys() or kind.statistics == DISTRIBUTIONS, "no file knows the truth of the others"
+    assert kind.statistics <= conformance.KNOWN.keys() or kind.statistics == conformance.DISTRIBUTIONS, (
+        "no file knows the truth of the others"
+    )
     assert "Source:" in (kind.__doc__ or "")

@@ -14,38 +14,14 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
-from tests.dpops.mechanisms.conformance import (
-    COUNTS,
-    EPSILON,
-    EXACT,
-    GRID,
-    KNOWN,
-    PLAIN,
-    count_vectors,
-    even,
-    every_example,
-    every_kind,
-    every_plain,
-    few_counts,
-    first_example,
-    first_plain,
-    heaviest_totals,
-    last_of,
-    noiseless_of,
-    plain_and_counts,
-    plan_for,
-    spread,
-    statistic_of,
-    totals_of,
-    truth_of,
-    worst_biased,
-)
+from tests.dpops.mechanisms import conformance
+from tests.dpops.mechanisms.conformance import COUNTS, EPSILON, GRID, even, noiseless_of, plan_for, truth_of
 from tests.dpops.reference import alike, unlike, value_of
 from tests.statistical.checks import seeded
 
 
-@few_counts
-@first_plain
+@conformance.few_counts
+@conformance.first_plain
 def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -> None:
     """Standard deviation and mean absolute error without bias; false-alarm rate 3 x 1e-7 for each case: 5.5 standard
     errors of 4000 draws. Power: a standard deviation wrong by 20 %, an error by 16 % is seen with probability 1 - 1e-4.
@@ -55,7 +31,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
     totals = even(mechanism, counts, counts * (GRID.upper_steps // 2))
     truth = float(truth_of(mechanism, totals))
     released = mechanism.release([totals] * draws, [plan] * draws, seeded(35))
-    noise = (last_of(released) - noiseless_of(mechanism, plan, [totals])[0]) * float(plan.step)
+    noise = (conformance.last_of(released) - noiseless_of(mechanism, plan, [totals])[0]) * float(plan.step)
     assert noise.std() == pytest.approx(plan.noise_std(), rel=5.5 * (5 / 4 / draws) ** 0.5)
     unbiased = replace(plan, bias_bound=0.0)
     assert np.abs(noise).mean() == pytest.approx(unbiased.error(), rel=5.5 / draws**0.5, abs=float(plan.step))
@@ -63,15 +39,15 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
     assert np.abs(values - truth).mean() <= plan.error() * (1 + 5.5 / draws**0.5) + float(plan.step)
 
 
-@few_counts
-@first_example
+@conformance.few_counts
+@conformance.first_example
 def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 4 x 1e-7 for each case (5.5 standard errors of 1500 draws). Power: an interval that leaves the
     bias out misses nearly always at a large epsilon."""
     draws = 1_500
     for epsilon in (EPSILON, Fraction(1_000)):
         plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
-        totals = worst_biased(mechanism, plan, counts)
+        totals = conformance.worst_biased(mechanism, plan, counts)
         released = mechanism.release([totals] * draws, [plan] * draws, seeded(37))
         values = values_of(released, [plan] * len(released))
         off = np.abs(values - float(truth_of(mechanism, totals)))
@@ -82,10 +58,10 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
             assert covered >= 1 - miss - 5.5 * (miss * (1 - miss) / draws) ** 0.5
 
 
-@every_plain
+@conformance.every_plain
 @given(data=st.data())
 def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: st.DataObject) -> None:
-    counts = data.draw(count_vectors)
+    counts = data.draw(conformance.count_vectors)
     extremes = st.sampled_from([0, GRID.upper_steps])
     speeds = data.draw(
         st.lists(extremes | st.integers(0, GRID.upper_steps), min_size=counts.size, max_size=counts.size)
@@ -96,7 +72,7 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     reported = int(counts.sum()) + dropped
     dropped_speed = data.draw(extremes)
     plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
-    made = data.draw(st.sampled_from([even, spread]))
+    made = data.draw(st.sampled_from([even, conformance.spread]))
     totals = made(mechanism, counts, sums)
     with_lost = made(mechanism, np.append(counts, dropped), np.append(sums, dropped * dropped_speed))
     truth = float(truth_of(mechanism, with_lost))
@@ -104,25 +80,27 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     assert abs(value - truth) <= plan.bias_bound + float(plan.step) + 1e-9
 
 
-@pytest.mark.parametrize("mechanism", [example for example in PLAIN if isinstance(example, EXACT)], ids=repr)
+@pytest.mark.parametrize(
+    "mechanism", [example for example in conformance.PLAIN if isinstance(example, conformance.EXACT)], ids=repr
+)
 def test_the_bias_bound_is_attained(mechanism: Mechanism) -> None:
     """With each user at 0 or U, as is worst, the distance comes within rounding of the bound."""
     for counts in COUNTS:
         plan = plan_for(mechanism, counts)
-        totals = worst_biased(mechanism, plan, counts)
+        totals = conformance.worst_biased(mechanism, plan, counts)
         value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
         assert abs(value - float(truth_of(mechanism, totals))) >= plan.bias_bound - 4 * float(GRID.step) / 1000
 
 
-@every_example
+@conformance.every_example
 @given(integer=st.integers(-(10**18), 10**18))
 def test_values_lie_between_zero_and_the_upper_bound(mechanism: Mechanism, integer: int) -> None:
     plan = plan_for(mechanism, COUNTS[3])
     assert 0 <= value_of([integer], plan) <= float(plan.upper)
-    assert plan.upper == KNOWN[statistic_of(mechanism)].most
+    assert plan.upper == conformance.KNOWN[conformance.statistic_of(mechanism)].most
 
 
-@plain_and_counts
+@conformance.plain_and_counts
 def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts: Int64s) -> None:
     """Also where a cap dropped half of the samples. Only worst-case-optimal draws heavy users towards U/2, and a
     constant says nothing of speeds."""
@@ -138,7 +116,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
             assert value == pytest.approx(float(truth_of(mechanism, totals)), abs=allowed)
 
 
-@every_example
+@conformance.every_example
 def test_a_plan_survives_storage(mechanism: Mechanism) -> None:
     for counts in COUNTS:
         plan = plan_for(mechanism, counts)
@@ -171,7 +149,7 @@ UNFIT = [
 """Counts and sums that are not those of a plan for 5, 3 and 1 samples."""
 
 
-@every_kind
+@conformance.every_kind
 def test_counts_that_make_no_hat_and_an_epsilon_that_is_not_positive_are_refused(mechanism: Mechanism) -> None:
     for counts, reported in NO_HATS:
         with pytest.raises(ValueError, match="sample"):
@@ -181,19 +159,19 @@ def test_counts_that_make_no_hat_and_an_epsilon_that_is_not_positive_are_refused
             mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
 
 
-@every_example
+@conformance.every_example
 def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> None:
     plan = plan_for(mechanism, COUNTS[3])
     for counts, sums in UNFIT:
         with pytest.raises(ValueError, match="do not fit") as refusal:
-            mechanism.release([totals_of(counts, sums)], [plan], Noise())
+            mechanism.release([conformance.totals_of(counts, sums)], [plan], Noise())
         assert "6501" not in str(refusal.value)
     with pytest.raises(ValueError, match="each plan needs"):
         mechanism.release([alike(COUNTS[3], COUNTS[3])] * 2, [plan], Noise())
     assert mechanism.release([], [], Noise()) == []
 
 
-@every_plain
+@conformance.every_plain
 def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mechanism) -> None:
     """As many users and samples, but one user heavier than planned: refused, or still within the sensitivity."""
     plan = plan_for(mechanism, np.array([3, 3], np.int64))
@@ -207,7 +185,7 @@ def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mec
     assert abs(answers[0] - answers[1]) <= plan.sensitivity
 
 
-@every_plain
+@conformance.every_plain
 @pytest.mark.parametrize(
     ("counts", "upper_steps"),
     [([1 << 23], 1 << 39), ([1 << 20, 1], 1 << 44), ([1] * (1 << 15), 1 << 49), ([1] * (1 << 15), (1 << 49) // 1_000)],
@@ -220,8 +198,8 @@ def test_sums_that_would_overflow_are_refused_or_exact(
     vector, grid = np.array(counts, np.int64), Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps)
     try:
         plan = mechanism.plan(CountsKnown.all_of(vector), grid, EPSILON)
-        totals = heaviest_totals(mechanism, vector, grid)
-        if statistic_of(mechanism) == "variance":  # is largest with half of the samples at U
+        totals = conformance.heaviest_totals(mechanism, vector, grid)
+        if conformance.statistic_of(mechanism) == "variance":  # is largest with half of the samples at U
             half = np.where(vector > 1, vector // 2, np.arange(vector.size) % 2)
             totals = unlike(vector, half * upper_steps, upper_steps)
         top = noiseless_of(mechanism, plan, [totals])[0]

@@ -14,21 +14,8 @@ from dpops.mechanism import Totals, forecast_of_one, values_of
 from dpops.mechanisms import registered
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Grid
-from tests.dpops.mechanisms.conformance import (
-    COUNTS,
-    DRAWS,
-    EPSILON,
-    EXAMPLES,
-    GRID,
-    count_vectors,
-    enumerated_sensitivity,
-    noiseless_of,
-    plan_for,
-    releases_of,
-    statistic_of,
-    truth_of,
-    worst_neighbours,
-)
+from tests.dpops.mechanisms import conformance
+from tests.dpops.mechanisms.conformance import COUNTS, DRAWS, EPSILON, EXAMPLES, GRID, noiseless_of, plan_for, truth_of
 from tests.dpops.reference import alike, value_of
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import seeded
@@ -38,7 +25,7 @@ FINE_PER_STEP = 1000
 
 
 def test_the_conformance_tests_run_on_it():
-    assert [example for example in EXAMPLES if statistic_of(example) == "mean-of-vehicles"] == [MECHANISM]
+    assert [example for example in EXAMPLES if conformance.statistic_of(example) == "mean-of-vehicles"] == [MECHANISM]
     assert "mean-of-vehicles" in registered()["baseline"].statistics
 
 
@@ -54,7 +41,7 @@ def test_a_bus_that_stands_and_reports_often_counts_once():
     assert capped.bias_bound > 40
 
 
-@given(count_vectors, st.data())
+@given(conformance.count_vectors, st.data())
 def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
     sums = np.array([data.draw(st.integers(0, count * GRID.upper_steps)) for count in counts.tolist()], np.int64)
     plan = plan_for(MECHANISM, counts)
@@ -71,7 +58,7 @@ def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_s
     counts = np.array(counts[::-1], np.int64)
     grid = Grid(step=Fraction(1), upper_steps=upper_steps)
     plan = MECHANISM.plan(CountsKnown.all_of(counts), grid, EPSILON)
-    moved = enumerated_sensitivity(MECHANISM, plan, counts, grid)
+    moved = conformance.enumerated_sensitivity(MECHANISM, plan, counts, grid)
     assert moved == plan.sensitivity == upper_steps * (FINE_PER_STEP if counts[0] > 1 else 1)
 
 
@@ -81,9 +68,9 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught(counts):
     """Power: the bound lies 5 of its standard deviations above the claim."""
     plan = plan_for(MECHANISM, counts)
     mutant, noise = replace(plan, scale=plan.scale * Fraction(4, 5)), seeded(41)
-    pair = worst_neighbours(MECHANISM, plan, counts)
+    pair = conformance.worst_neighbours(MECHANISM, plan, counts)
     bounds = [
-        epsilon_lower_bound(*(releases_of(MECHANISM, planned, totals, noise) for totals in pair), DRAWS)
+        epsilon_lower_bound(*(conformance.releases_of(MECHANISM, planned, totals, noise) for totals in pair), DRAWS)
         for planned in (plan, mutant)
     ]
     assert bounds[0] <= plan.claim().epsilon < bounds[1]

@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
-from pipelines.account.guarantee import (
-    SpanBound,
-    costs_at_places,
-    is_due,
-    levels_sentence,
-    loss_of,
-    sentence,
-    span_bounds,
-)
+from pipelines.account import guarantee
+from pipelines.account.guarantee import SpanBound, costs_at_places, is_due, levels_sentence, loss_of, sentence
 from pipelines.inputs import range_of
 from pipelines.specification import Specification, load
 from tests import city, levels_city
@@ -26,7 +19,7 @@ LIMIT = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
 
 def unspent(spec: Specification) -> tuple[SpanBound, ...]:
     """Bounds of an account that has the specification's limit and spent nothing."""
-    return span_bounds(spec.account.limit, {})
+    return guarantee.span_bounds(spec.account.limit, {})
 
 
 def levels_said(folder: Path, total: str, delta: str = "", adjacency: str = "add-remove") -> str:

@@ -17,17 +17,8 @@ from dpops.levels.stages import UNIT, Kind, Stage
 from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
-from tests.transforms.releases.levels_days import (
-    DELTA,
-    ENTRY,
-    EPSILON,
-    HOURS,
-    REGION,
-    day_unit,
-    facts,
-    live_unit,
-    policy,
-)
+from tests.transforms.releases import levels_days
+from tests.transforms.releases.levels_days import DELTA, EPSILON, HOURS, REGION, day_unit, facts, live_unit, policy
 from transforms.ledger.head import LedgerError
 from transforms.ledger.spending import LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
@@ -44,7 +35,7 @@ EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot 
 def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
     """Every look at a day of HOURS, with the index of its slot; the day's own last. slots: that shares are made for."""
     count = slots or len(HOURS)
-    live = [live_slot([ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
+    live = [live_slot([levels_days.ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
     day = laid_stage(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
     return [*((stage, number) for number, stage in enumerate(live)), (day, None)]
 
