@@ -220,7 +220,7 @@ class LevelsRelease:
         return scaled(self.strategy.later, ONE if self.live is None else ONE - self.live.share)
 
     def text(self) -> dict[str, Any]:
-        """Returns what of the levels is in the spec_id, as plain values; products are not."""
+        """Returns the levels' part of a spec_id, as plain values, products excluded."""
         plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         if self.counted is not None:
             return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}

@@ -54,7 +54,7 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
 
 
 def _lacking(names: Sequence[str], main_cells: Int64s) -> list[str]:
-    """Lists names of places without a main cell, which touch no cell of the region."""
+    """Lists names of places without a main cell, as they are outside."""
     return [name for name, cell in zip(names, main_cells.tolist(), strict=True) if cell == NOWHERE]
 
 
