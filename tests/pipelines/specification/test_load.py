@@ -1,6 +1,7 @@
 """The specification: strict, exact, and with an id that changes when a release would."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from dpops.accountant import DeltaLimit, PureLimit
 from dpops.mechanisms import registered
 from dpops.mechanisms.baseline import Baseline
+from dpops.types import Grid
 from pipelines.specification import SpecificationError, load
 from tests.city import AUSTIN
 
@@ -257,3 +259,32 @@ def test_whatever_is_wrong_is_an_error_that_names_the_file(spec, old, new):
     with pytest.raises(SpecificationError, match=r"\.toml") as caught:
         spec((old, new))
     assert len(str(caught.value)) < 600
+
+
+# --- the id is the hash of the content, also of a copy in which something was replaced ---
+
+
+def test_a_copy_has_the_id_of_the_file_that_says_the_same(spec):
+    first, half = spec(), Grid(step=Fraction(1, 2), upper_steps=130)
+    privacy = replace(first.privacy, allocation=replace(first.privacy.allocation, epsilon=Fraction(1, 2)))
+    copies = {
+        ("epsilon = 1.0", "epsilon = 0.5"): replace(first, privacy=privacy),
+        ("resolution = 7", "resolution = 8"): replace(first, cells=replace(first.cells, resolution=8)),
+        ("minutes = 60", "minutes = 30"): replace(first, timetable=replace(first.timetable, slot_minutes=30)),
+        ("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.5"): replace(first, value=replace(first.value, grid=half)),
+    }
+    for change, copy in copies.items():
+        assert copy.spec_id == spec(change).spec_id, change
+    assert len({copy.spec_id for copy in copies.values()} | {first.spec_id}) == 5
+    renamed = replace(first, name="other", input=replace(first.input, allowed_lateness_s=99))
+    assert renamed.spec_id == first.spec_id, "what decides no release decides no id"
+
+
+def test_the_form_of_ids_decides_the_id_where_it_is_not_that_of_before(spec):
+    layout = 'layout = "capmetro"'
+    forms = [spec((layout, f'{layout}\nvehicle_form = "{form}"')) for form in ("text", "integer", "casefold")]
+    assert "vehicle_form" not in spec().text
+    assert forms[0].spec_id == spec().spec_id
+    assert len({form.spec_id for form in forms}) == 3
+    with pytest.raises(SpecificationError, match="vehicle_form"):
+        spec((layout, f'{layout}\nvehicle_form = "number"'))
