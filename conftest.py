@@ -40,7 +40,7 @@ RELEASES = {"pipelines", "hatstream", "stream", "faults"}
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""
 
-LONGEST = ("extras", "races", "metrics", "histories", "server_faults",
+LONGEST = ("extras", "races", "histories", "server_faults",
            "world", "exceeding_spans", "injected", "backups", "examples", "wheel")  # fmt: skip
 """Files of few tests that take long, by their names without `test_`."""
 
