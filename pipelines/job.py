@@ -127,16 +127,14 @@ def assemble(
     secret: Secret,
     account: LedgerAccount,
     outputs: Outputs,
-    *,
-    in_slots: bool = False,
 ) -> Job:
-    """Builds a job from the specification. in_slots: a stream releases slots singly."""
+    """Builds a job from the specification. transaction: "slot" in a stream, which releases slots singly."""
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
         rules=spec.rules(calendar, secret.derive("vehicle")),
         ground=spec.ground,
-        release=KINDS[spec.kind].of(request_of(spec, slots, secret, account), in_slots=in_slots),
+        release=KINDS[spec.kind].of(request_of(spec, slots, secret, account), in_slots=transaction == "slot"),
         transaction=transaction,
         account=account,
         outputs=outputs,

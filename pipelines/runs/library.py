@@ -135,28 +135,21 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             )
         start_s = streaming.first_slot(spec, self.start, datetime.now(UTC))
         streaming.check_endless(spec, start_s)
-        from_s, to_s = streaming.life_of(spec)
-        to_s = to_s if self.end is None else streaming.end_of(spec, start_s, self.end)
-        job = streaming.endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
-        beats_at = spec.timetable, start_s, to_s, spec.privacy.release_shards
-        # A TestStream brings its own clock, by which slots end.
-        heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
-        # The step's name keeps a savepoint of another release from being resumed.
-        identity = streaming.identity_of(spec, secret, job.vehicle_shards)
-        beats = elements.pipeline | f"heartbeat of {identity}" >> heartbeat
+        to_s = streaming.life_of(spec)[1] if self.end is None else streaming.end_of(spec, start_s, self.end)
         raises, source = spec.counts_are_public, spec.input  # an error for a bad time would show secret counts
         reading = ReadElements(source.layout.units, source.names, start_s, raises=raises, fields=source.fields)
-        read = elements | "read" >> reading
+        stream = streaming.stream_of(spec, (start_s, to_s), reading, account_location, secret, outputs)
+        job, beats_at = stream.job, (spec.timetable, start_s, to_s, spec.privacy.release_shards)
+        # A TestStream brings its own clock, by which slots end.
+        heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
-        periods_later = streaming.later_of(spec, job, secret)
-        observed = streaming.observed_in(read, job, periods_later, pane_s)
+        refused, branches = replace(stream, heartbeat=heartbeat, pane_s=pane_s).released(elements, elements.pipeline)
         # Slots, then periods where they are released whole later.
-        branches = streaming.released(observed.events, beats, start_s, job, periods_later, pane_s)
         slots, *periods = [estimates for _sink_prefix, estimates in branches]
         if periods:
             whole = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
             slots = (slots, whole) | "live and whole" >> beam.Flatten()
-        return ReleasedEstimates(slots, observed.refused)
+        return ReleasedEstimates(slots, refused)
 
 
 class ReleasedEstimates(NamedTuple):

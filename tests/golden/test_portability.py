@@ -18,11 +18,10 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
-from pipelines.build import publish
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of
 from pipelines.runs.beam.bounded import Bounded
-from pipelines.runs.stream.stream import observed_in, released
+from pipelines.runs.stream.stream import Stream
 from pipelines.specification import load
 from tests import city
 from tests.stream.feed import LAYOUT
@@ -32,7 +31,8 @@ from transforms.records import SlotShard
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import KnownElements, ReadGrowing
+from transforms.sources.unbounded import Heartbeat, KnownElements, ReadGrowing
+from transforms.time.calendar import Timetable
 from transforms.time.watermark import Watermark
 
 DETERMINISTIC = {f"beam:coder:{name}:v1" for name in ("bool", "bytes", "kv", "string_utf8", "varint")}
@@ -125,13 +125,8 @@ def scheduled(job):
 
 def stream(job, source):
     """The same stages behind a source without end, in panes and slots."""
-    p = empty()
-    read = p | "read" >> source
-    beats = (
-        p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
-    )
-    for of, estimates in released(observed_in(read, job).events, beats, 0, job):
-        publish(estimates, job.outputs, of)
+    p, table = empty(), Timetable("Asia/Kolkata", "vehicle-day", 60)
+    Stream(job, source, Heartbeat(table, min(job.slots), max(job.slots) + HOUR_S, shards=1), "test").build(p)
     return p.to_runner_api()
 
 

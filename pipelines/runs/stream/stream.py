@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
 from pipelines import job as jobs
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.build import PANE_S, ObservedOutputs, Source, observe, publish, road
+from pipelines.build import PANE_S, Source, observe, publish, road
 from pipelines.engine import EngineError
 from pipelines.errors import InputError, UsageError, raise_as
 from pipelines.inputs import instant_of
@@ -35,11 +35,11 @@ from transforms.ledger.spending import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
-from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
+from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import ReleaseKind
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import Heartbeat, ReadGrowing
+from transforms.sources.unbounded import Heartbeat, ReadGrowing, ScriptedHeartbeat
 from transforms.steps import observe as steps
 from transforms.steps.metrics import count
 from transforms.steps.observe import BEHIND, windows
@@ -93,57 +93,50 @@ class Stream:
     """Unbounded pipeline from source to sinks, for any engine.
 
     A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
-    specification, key or number of vehicle shards.
+    specification, key or number of vehicle shards. later: whole periods' release. pane_s: of a pane; rows after its end
+    wait for that of the slot, or miss it.
     """
 
     job: Job
-    source: Source
-    heartbeat: Heartbeat
+    source: beam.PTransform[Any, DoOutputsTuple]
+    heartbeat: Heartbeat | ScriptedHeartbeat
     identity: str
     later: Later | None = None
+    pane_s: int = PANE_S
 
     def build(self, pipeline: beam.Pipeline) -> None:
         """Builds the pipeline."""
-        beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
-        observed = observed_in(pipeline | "read" >> self.source, self.job, self.later)
-        for prefix, estimates in released(observed.events, beats, self.heartbeat.start_s, self.job, self.later):
+        _, branches = self.released(pipeline, pipeline)
+        for prefix, estimates in branches:
             publish(estimates, self.job.outputs, prefix)
 
+    def released(
+        self, given: beam.Pipeline | PCollection[Any], pipeline: beam.Pipeline
+    ) -> tuple[PCollection[Refused], list[tuple[str, PCollection[SlotEstimates]]]]:
+        """Returns dead letters, and estimates of slots and of periods with sinks' prefix. given: what the source reads.
 
-def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
-    """Observes a source's batches; refuses reports that are late for their slot or pane.
-
-    Where counts are secret, a report is late for its pane: its own minute decides, and no other vehicle's report.
-    """
-    length_s = job.slot_s if job.release.keeps_late else pane_s  # secret counts keep none
-    return observe(read, job, pane_s, steps.RefuseLate(length_s, later.more_s if later else 0))
-
-
-def released(
-    events: PCollection[PackedEvents],
-    beats: PCollection[KeyedTally],
-    start_s: int,
-    job: Job,
-    later: Later | None = None,
-    pane_s: int = PANE_S,
-) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
-    """Yields estimates of slots and periods, with sinks' prefix.
-
-    later: whole periods' release. pane_s: of a pane; rows after its end wait for that of the slot, or miss it.
-    """
-    windows = InWindows(beats, start_s, pane_s)
-    drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
-    yield "", road(windows.tallies(events, job), job, windows, drawing)
-    if later is not None:
-        job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)
-        yield "period: ", road(windows.tallies(events, job), job, windows)
+        Reports late for their slot are refused; where counts are secret, those late for their pane: their own minute
+        decides, and no other vehicle's report.
+        """
+        job, later = self.job, self.later
+        beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
+        length_s = job.slot_s if job.release.keeps_late else self.pane_s  # secret counts keep none
+        lateness = steps.RefuseLate(length_s, later.more_s if later else 0)
+        events, refused = observe(given | "read" >> self.source, job, self.pane_s, lateness)
+        windows = InWindows(beats, self.heartbeat.start_s, self.pane_s)
+        drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
+        branches = [("", road(windows.tallies(events, job), job, windows, drawing))]
+        if later is not None:
+            job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)
+            branches.append(("period: ", road(windows.tallies(events, job), job, windows)))
+        return refused, branches
 
 
 @dataclass(frozen=True)
 class InWindows:
     """Runner of an unbounded pipeline; debits are not summed.
 
-    beats: of every slot. start_s, pane_s: see `released`. more_s: delay of counting after a slot's end.
+    beats: of every slot. start_s: of the first one. pane_s: see `Stream`. more_s: delay of counting after a slot's end.
     """
 
     beats: PCollection[KeyedTally]
@@ -211,39 +204,37 @@ def prepare(
     secret = jobs.admitted(spec, location)
     jobs.prepare_outputs(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
-    _, end_s = life = life_of(spec)
-    job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)
-    behind_s = _watermark(spec, start_s).behind_s  # that a slot waits for reports after its end
-    heartbeat = Heartbeat(spec.timetable, start_s, end_s, spec.privacy.release_shards, behind_s)
-    return Stream(job, source, heartbeat, identity_of(spec, secret, vehicle_shards), later_of(spec, job, secret))
+    stream = stream_of(spec, (start_s, life_of(spec)[1]), source, location, secret, outputs)
+    identity = identity_of(spec, secret, vehicle_shards)
+    return replace(stream, job=replace(stream.job, vehicle_shards=vehicle_shards), identity=identity)
 
 
-def endless(
+def stream_of(
     spec: Specification,
-    start_s: int,
-    life: tuple[int, int],
+    ends_s: tuple[int, int],
+    source: beam.PTransform[Any, DoOutputsTuple],
     location: AccountLocation,
     secret: Secret,
     outputs: Outputs,
-) -> Job:
-    """Builds a stream's job. life: first second, and the one after the last."""
-    calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
+) -> Stream:
+    """Builds a stream, and the release of whole periods after their end, if any. ends_s: first second, and end."""
+    (from_s, _), (start_s, end_s) = life_of(spec), ends_s
+    calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, end_s), StreamFacts(spec, from_s, end_s)
     account = jobs.ledger_account_of(spec, location)
-    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)  # transaction: a slot
-    return jobs.with_digest_form(job, location.ledger)  # digests as its older ones: plain or keyed
+    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs)  # transaction: a slot
+    job = jobs.with_digest_form(job, location.ledger)  # digests as its older ones: plain or keyed
+    behind_s = _watermark(spec, start_s).behind_s  # that a slot waits for reports after its end
+    heartbeat = Heartbeat(spec.timetable, start_s, end_s, spec.privacy.release_shards, behind_s)
+    later = None
+    if spec.period_lateness_s is not None:
+        release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
+        later = Later(release, more_s=spec.period_lateness_s - spec.input.allowed_lateness_s)  # beyond that of events
+    return Stream(job, source, heartbeat, identity_of(spec, secret, job.vehicle_shards), later)
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
     """Returns the identity that a savepoint must match."""
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
-
-
-def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
-    """Returns the release of whole periods after their end, if any."""
-    if spec.period_lateness_s is None:
-        return None
-    release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
-    return Later(release, more_s=spec.period_lateness_s - spec.input.allowed_lateness_s)  # beyond that of events
 
 
 def run(spec: Specification, pipeline: Stream, location: AccountLocation, engine: Flink, stop: Event, say: Say) -> None:
