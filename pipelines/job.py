@@ -128,7 +128,7 @@ def assemble(
     account: LedgerAccount,
     outputs: Outputs,
 ) -> Job:
-    """Builds a job from the specification. transaction: "slot" in a stream, which releases slots singly."""
+    """Builds a job from the specification. transaction: "slot" in a stream."""
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,

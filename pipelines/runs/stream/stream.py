@@ -113,8 +113,9 @@ class Stream:
     def released(
         self, given: beam.Pipeline | PCollection[Any], pipeline: beam.Pipeline
     ) -> tuple[PCollection[Refused], list[tuple[str, PCollection[SlotEstimates]]]]:
-        """Returns dead letters, and estimates of slots and of periods with sinks' prefix. given: what the source reads.
+        """Returns dead letters, and estimates of slots and of periods with sinks' prefix.
 
+        given: what the source reads.
         Reports late for their slot are refused; where counts are secret, those late for their pane: their own minute
         decides, and no other vehicle's report.
         """
@@ -217,7 +218,7 @@ def stream_of(
     secret: Secret,
     outputs: Outputs,
 ) -> Stream:
-    """Builds a stream, and the release of whole periods after their end, if any. ends_s: first second, and end."""
+    """Builds a stream, with later periods if any. ends_s: first second, and end."""
     (from_s, _), (start_s, end_s) = life_of(spec), ends_s
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, end_s), StreamFacts(spec, from_s, end_s)
     account = jobs.ledger_account_of(spec, location)
