@@ -154,7 +154,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
 
 
 def _checked(path: str, entries: int, names: Iterable[str]) -> Sequence[str]:
-    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many entries."""
+    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many."""
     files = sorted(name for name in names if not is_skipped(name))
     if not files or entries > MEMBERS or any(INSIDE in name for name in files):  # INSIDE parts path and name
         raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files, folders included")
