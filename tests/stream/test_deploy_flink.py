@@ -10,16 +10,8 @@ import pytest
 
 from hatstream_lab.servers.flink import JAVA, job_server_jar
 from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
-from tests.stream.cluster import (
-    ONLY_HERE,
-    Standalone,
-    flink_alone,
-    has_gone_on,
-    listeners,
-    offspring,
-    slots_in_use,
-    wait_for,
-)
+from tests.stream import cluster as clusters
+from tests.stream.cluster import ONLY_HERE, Standalone, flink_alone, has_gone_on, listeners, offspring, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.minutes import SLOTS, Running, Town, refused
 
@@ -82,7 +74,7 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
         wait_for(lambda: stream.has_ended() or (len(town.released()) == SLOTS and town.has_published("out")), 120)
         assert not stream.has_ended(), stream.stop()
         job = job_of(stream)
-        assert slots_in_use(cluster) == {"task-manager-1": 1, "task-manager-2": 1}
+        assert clusters.slots_in_use(cluster) == {"task-manager-1": 1, "task-manager-2": 1}
         assert {address for address, _ in listeners(offspring(os.getpid()))} <= ONLY_HERE
         assert job in flink(cluster, tmp_path, "list", "--running")
         said = flink(cluster, tmp_path, "savepoint", job, (tmp_path / "savepoints").as_uri())

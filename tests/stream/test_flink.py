@@ -6,19 +6,9 @@ import time
 import pytest
 
 from hatstream_lab.servers.flink import WorkerPool
+from tests.stream import cluster as clusters
 from tests.stream import feed
-from tests.stream.cluster import (
-    LOOPBACK,
-    JobServer,
-    Standalone,
-    checkpoint_bytes,
-    has_gone_on,
-    has_restarted,
-    listeners,
-    offspring,
-    savepoint,
-    wait_for,
-)
+from tests.stream.cluster import LOOPBACK, checkpoint_bytes, has_restarted, listeners, offspring, savepoint, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
 from tests.stream.feed import ARM, DAYS, HOUR_MS, LAYOUT, START_MS, Fleet, Tiny, database, position, running, totals
 from tests.stream.minutes import Forgetful, Town, submitted
@@ -32,8 +22,8 @@ def standalone(tmp_path):
     """The job server of a cluster of its own: a cluster inside of a job server passes over savepoints."""
     fetched("flink")
     with (
-        Standalone(tmp_path / "cluster", CONFIGURATION, QUICK) as cluster,
-        JobServer(tmp_path / "job-server", rest=cluster.rest) as running,
+        clusters.Standalone(tmp_path / "cluster", CONFIGURATION, QUICK) as cluster,
+        clusters.JobServer(tmp_path / "job-server", rest=cluster.rest) as running,
     ):
         yield running
 
@@ -89,7 +79,7 @@ def test_a_job_that_goes_on_from_a_savepoint_counts_every_message_once(kafka, st
     assert before < 24
     with running(Tiny(fleet.source(50), tmp_path, DAYS), flink, pool, savepoint=place) as job:
         wait_for(lambda: len(totals(tmp_path)) == 24, 60)
-        assert has_gone_on(flink, job)
+        assert clusters.has_gone_on(flink, job)
     assert totals(tmp_path) == fleet.sent
 
 

@@ -8,16 +8,8 @@ import pytest
 
 from hatstream_lab.servers.flink import WorkerPool
 from pipelines.specification import load
-from tests.stream.cluster import (
-    JobServer,
-    Standalone,
-    checkpoint,
-    has_gone_on,
-    has_restarted,
-    savepoint,
-    slots_in_use,
-    wait_for,
-)
+from tests.stream import cluster as clusters
+from tests.stream.cluster import JobServer, checkpoint, has_gone_on, has_restarted, savepoint, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
 from tests.stream.minutes import SLOTS, Forgetful, Town, submitted
 from transforms.failpoints import FILE_VARIABLE
@@ -47,7 +39,7 @@ def pool(tmp_path_factory, armed):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     fetched("flink")
-    with Standalone(tmp_path_factory.mktemp("cluster"), CONFIGURATION, QUICK) as running:
+    with clusters.Standalone(tmp_path_factory.mktemp("cluster"), CONFIGURATION, QUICK) as running:
         yield running
 
 
