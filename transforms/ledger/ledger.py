@@ -24,19 +24,8 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
-from transforms.recorded.units import (
-    LIVE_COLUMN,
-    Debit,
-    LiveEntry,
-    LiveUnit,
-    Sequenced,
-    StageEntry,
-    StageUnit,
-    Unit,
-    all_of,
-    column_of,
-    decode,
-)
+from transforms.recorded import units as unit_kinds
+from transforms.recorded.units import LIVE_COLUMN, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, column_of, decode
 
 Found = TypeVar("Found")
 _Kind = TypeVar("_Kind", bound=Unit)
@@ -148,7 +137,7 @@ class Ledger:
         """Lists debits by period and specification, oldest period first."""
         return self._run(lambda db: spending.spent_by_specification(db, account, period))
 
-    def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
+    def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[unit_kinds.Debit]]) -> list[str]:
         """Lists periods whose new debits would exceed the limit."""
         return self._run(lambda db: spending.periods_over(db, account, limit, wanted))
 
@@ -172,7 +161,7 @@ class Ledger:
         def write(db: sa.Connection) -> Recorded:
             if not self._compare_with_head(db):  # again: another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            debits = [Debit(unit.key, unit.debit) for unit in units]
+            debits = [unit_kinds.Debit(unit.key, unit.debit) for unit in units]
             if spending.periods_over(db, account, limit, {period: debits}):
                 in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
@@ -214,7 +203,7 @@ class Ledger:
         """Lists a specification's stages with sequence numbers, in order."""
         return self._entries(StageUnit, account, spec_id, ENTRY.c.shard != LIVE_COLUMN)
 
-    def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
+    def live(self, account: str, spec_id: str, period: str) -> list[unit_kinds.LiveEntry]:
         """Lists a period's live slots with sequence numbers."""
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
@@ -239,7 +228,7 @@ class Ledger:
             return chain.checked(db, self.signature, *of_spec, *criteria)
 
         rows = self._run(find)
-        units = all_of(kind, (decode(entry["body"]) for entry in rows))
+        units = unit_kinds.all_of(kind, (decode(entry["body"]) for entry in rows))
         return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
