@@ -59,7 +59,7 @@ class ArrayAverage(Mechanism):
         sensitivities, hat_facts = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
-        # The plan of the most noise is checked against bounds; all documents are copies of its, but for four fields.
+        # `Plan` checks the one of most noise; documents are copies with four fields of a HAT's (facts: sensitivity).
         common = Plan(
             mechanism=self.name,
             epsilon=epsilon,

@@ -81,7 +81,7 @@ class Baseline(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT: noise, and bias of users' changed weights."""
-        if self.counts_once or self.m_ub != "none":  # both change users' weights in the mean: a bias
+        if self.counts_once or self.m_ub != "none":  # of means of users, or capped counts: weights may change
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
             raw_weights = (np.ones_like(column) if self.counts_once else column for column in counts)
             true_weights = (column / column.sum() for column in raw_weights)  # users', in the true mean

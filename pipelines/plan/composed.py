@@ -108,7 +108,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
 
 
 def _plan_count(spec: Specification, allocation: Allocation) -> int:
-    """Counts plans that share a period's total, or a slot's without a period."""
+    """Counts plans that share a total: a period's; a slot's for accounts without dates."""
     with suppress(CalendarError):  # of an account without a first or last day
         days = spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         return allocation.plan_count(len(days) * len(spec.timetable.service_minutes) or 1)  # 1 if it has no slot

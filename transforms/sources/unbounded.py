@@ -146,7 +146,7 @@ def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
     watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:
         return watermark_us
-    own_us = rule.own_times(received_ms)
+    own_us = rule.own_times(received_ms)  # the watermark that each message implies by its time of receipt
     if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):
         count(counters.OVERTAKEN, behind)
     return np.maximum(own_us, watermark_us)

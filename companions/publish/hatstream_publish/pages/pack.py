@@ -61,7 +61,7 @@ def packed(
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
-    shapes = [place.shape for place in of_grid if place.shape is not None]
+    shapes = [place.shape for place in of_grid if place.shape is not None]  # all: `places.place` raises otherwise
     middle = middle_of(_firsts(shapes))  # longitude around which no shape is torn at the antimeridian
     arrays: dict[str, Array] = {
         **_shapes("places", shapes, middle),
