@@ -23,9 +23,8 @@ from transforms.releases import SlotFacts
 from transforms.releases.periods.parts import distribution_columns, learned_classes, learned_places, place_product
 from transforms.releases.periods.products import DISTRIBUTION, grouping
 from transforms.releases.periods.publish import LEANS_COLUMN, PARENT_COLUMNS, HatEstimates, estimates_of_product
-from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_part
 from transforms.releases.periods.states import learned_from, stage_values
-from transforms.time.calendar import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
@@ -105,9 +104,8 @@ def product_estimates(
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
     """Estimates a period's live slots from the forecast and all of them."""
-    units = [(entry.unit, read_unit(entry.unit, policy.region)) for entry in live]  # each of one slot, so of one hour
-    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
-    hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
+    released, hours = zip(*read_part(live, policy, "means"), strict=True)  # each of one slot, so of one hour
+    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
     live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
     return hat_estimates(live_field.field, policy).with_columns([LEANS_COLUMN], [rounded(live_field.leans)])
 

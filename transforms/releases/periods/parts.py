@@ -23,14 +23,12 @@ from dpops.spread import INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, Z95
 from dpops.types import Float64s, Grid
 from transforms.places.ground import Pieces, texts_of
 from transforms.places.near import fine_cells_of
-from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import PERCENTILES, Product, ProductGroups, slot_groups
 from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, PlaceFacts, estimates_of_product
-from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.time.calendar import recorded_hours
+from transforms.releases.periods.stages import LevelsPolicy, read_part
 
 
 class LearnedPlaces(NamedTuple):
@@ -52,12 +50,11 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     number = pieces.places.cell.size
     sums, proved = place_model.PlaceSums.none(number), place_model.VehiclesProved.none(number)
     slots = Counter[int]()  # released slots by hour, see `Design`
-    for unit in (entry.unit for entry in entries if part_of(entry.unit) == "places"):
-        read = read_unit(unit, policy.region, pieces.places)
+    for read, hours_of_day in read_part(entries, policy, "places"):
         day = place_day(read)
         sums = sums.after(day)
         proved = proved.after(day, sums, read.stage.kind)  # of all days so far: places with AT_LEAST vehicles
-        slots.update(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+        slots.update(hours_of_day)
     if not sums.days:
         return None
     hours = np.array(sorted(slots), np.int64)
@@ -193,16 +190,14 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     """Fits cells' distributions to recorded class sums, if any."""
     if policy.classes is None:
         return None
-    # Hours are numbered over working days and days off, see `dpops.learning.Design`.
     edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()
     sums = ClassSums.none(len(policy.region), edges.size - 1)
-    for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
-        read = read_unit(unit, policy.region)
+    for read, hours_of_day in read_part(entries, policy, "classes"):
         (level,), classes = read.levels, len(read.stage.classes) + 1
         # (cells, classes): moving reports were summed MOVING times, lest standing ones fill norms; now all count alike.
         factors = times_of(classes) / MOVING
         sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
-        hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+        hours |= {*hours_of_day}
     if not sums.days:
         return None
     design = models.state.design

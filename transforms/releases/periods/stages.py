@@ -4,7 +4,7 @@ A stage's unit has the period's first slot; a period's stages share a debit, as 
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
@@ -24,10 +24,11 @@ from dpops.types import Int64s
 from transforms.order import changes
 from transforms.places.ground import CITY, GRANDPARENT, NOWHERE, PARENT, Pieces, Places, parent_texts, texts_of
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import as_stored, hats_under, stage_of
-from transforms.recorded.units import LiveUnit, StageUnit
+from transforms.recorded.stage_plan import PartName, as_stored, hats_under, part_of, stage_of
+from transforms.recorded.units import LiveEntry, LiveUnit, StageEntry, StageUnit
 from transforms.releases import DayShares, SlotFacts
 from transforms.releases.periods.products import Product
+from transforms.time.calendar import recorded_hours
 from transforms.time.trips import Trips
 from transforms.value import Value
 from transforms.wire import Tally
@@ -239,3 +240,12 @@ def drawn_facts(
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> ReleasedStage:
     """Decodes a recorded stage's noisy sums."""
     return read(unit.integers, stage_of(unit, region, places))
+
+
+def read_part(
+    entries: Sequence[StageEntry] | Sequence[LiveEntry], policy: LevelsPolicy, part: PartName
+) -> Iterator[tuple[ReleasedStage, list[int]]]:
+    """Decodes recorded stages of a part, with their slots' hours, see `dpops.learning.Design`."""
+    for unit in (entry.unit for entry in entries if part_of(entry.unit) == part):
+        stage = read_unit(unit, policy.region, policy.public_places)
+        yield stage, recorded_hours(unit.slot_start, unit.slot_end, stage.stage.laid.hats.hours)

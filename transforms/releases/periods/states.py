@@ -33,8 +33,7 @@ from transforms.errors import reason_of
 from transforms.places.ground import design_of, texts_of
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry, encode
-from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.time.calendar import recorded_hours
+from transforms.releases.periods.stages import LevelsPolicy, read_part
 from transforms.time.trips import Trips
 
 if TYPE_CHECKING:
@@ -235,11 +234,9 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     """Reads a day's stages, without counts of too few vehicles, which stopped runs."""
-    released = [read_unit(entry.unit, policy.region) for entry in entries]
-    first = entries[0].unit
-    hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
+    released, hours = zip(*read_part(entries, policy, "means"), strict=True)
     stages = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
-    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in stages))
+    return DayValues(hours=np.array(hours[0]), stages=tuple(stage_values(read, policy.fleet) for read in stages))
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
