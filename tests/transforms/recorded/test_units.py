@@ -30,16 +30,10 @@ HATS = [
 OF_SLOT = HatUnit(
     **FACTS, shard=1, per_hat=HALF, spent=PureDP(Fraction(7, 2)), debit=PureDP(Fraction(7, 2)), released=HATS
 )
-OF_PERIOD = HatUnit(
-    **FACTS,
-    shard=0,
-    per_hat=HALF,
-    spent=PureDP(Fraction(1)),
-    debit=PureDP(Fraction(0)),
-    total=PureDP(Fraction(4)),
-    released=[],
+OF_PERIOD = msgspec.structs.replace(
+    OF_SLOT, shard=0, spent=PureDP(Fraction(1)), debit=PureDP(Fraction(0)), total=PureDP(Fraction(4)), released=[],
     is_of_whole_period=True,
-)
+)  # fmt: skip
 STAGE = StageUnit(
     **FACTS, stage=1, debit=ZCDP(Fraction(1, 10)), total=TOTAL, plan={"kind": "gaussian"}, integers=[5, -6]
 )

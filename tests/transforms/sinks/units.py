@@ -3,11 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
+from msgspec import structs
 
-from dpops.claims import PureDP
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
-from transforms.recorded.units import HatUnit, Released
+from tests.transforms.ledger import entries
+from transforms.recorded.units import Released
 from transforms.releases.hats.release import estimates_of
 
 PLAN = ArrayAverage().plan(
@@ -16,29 +17,15 @@ PLAN = ArrayAverage().plan(
 
 
 def unit(*integers, shard=0):
-    return HatUnit(
-        spec_id="0123456789abcdef",
-        period="2026-05-01",
-        slot_s=0,
-        slot_start="2026-05-01T10:00:00-05:00",
-        slot_end="2026-05-01T11:00:00-05:00",
-        shard=shard,
-        per_hat=PureDP(Fraction(1)),
-        spent=PureDP(Fraction(7, 2)),
-        debit=PureDP(Fraction(7, 2)),
-        unit="km/h",
-        released=[
-            Released(
-                f"87283082{i:x}ffffff",
-                "mean",
-                "array-average",
-                None if n is None else PLAN.public(),
-                None if n is None else [n],
-            )
-            for i, n in enumerate(integers, start=8)
-        ],
-        digest="",
-    )
+    released = [
+        Released(
+            f"87283082{i:x}ffffff", "mean", "array-average", *((None, None) if n is None else (PLAN.public(), [n]))
+        )
+        for i, n in enumerate(integers, start=8)
+    ]
+    of_day = entries.unit(epsilon="7/2", digest="", spec_id="0123456789abcdef", period="2026-05-01", shard=shard)
+    start, end = "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00"
+    return structs.replace(of_day, slot_start=start, slot_end=end, released=released)
 
 
 def slot_of(*units, statistics=("mean",)):
