@@ -132,3 +132,14 @@ def run(source: Layout, path: str, by: Rules) -> tuple[Observations, Counter[str
     merged = [np.concatenate([empty, *(part[i] for part in parts)]) for i in range(len(Observations._fields))]
     assert rows == len(merged[0]) + refused.total()
     return Observations(*merged), refused, rows
+
+
+def fates(batches: Iterable[RawBatch], units: Units) -> Counter[Any]:
+    """How many rows became an observation with these integers, or were refused for this reason."""
+    counted = Counter[Any]()
+    for batch in batches:
+        observations, refused = parse(batch.table, rules(units))
+        counted.update(zip(*(column.tolist() for column in observations), strict=True))
+        counted.update(batch.refused)
+        counted.update(refused)
+    return counted

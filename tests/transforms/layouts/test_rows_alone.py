@@ -15,13 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import feed_layouts
-from tests.transforms.inputs import good_row, iudx_element, json_line, mapped, rules
+from tests.transforms.inputs import fates, good_row, iudx_element, json_line, mapped
 from transforms.layouts import Layout, MessageLayout, layout
 from transforms.layouts.base import FIELDS
-from transforms.observe.parse import parse
-
-Fates = Counter[Any]
-"""How many rows became an observation with these integers, or were refused for this reason."""
 
 IDS = ["bus", "7", "", '"b"', "x" * 300, "é", "nan", "1e5", "a\tb"]
 TIMES = ["2023-11-15T12:00:00Z", "2023-11-15T12:00:00", "2023-11-15 12:00:00.5+01:00", "2023-11-15T12:00", "", "soon"]
@@ -43,28 +39,18 @@ class Case(NamedTuple):
     rows: st.SearchStrategy[Any]
     written: Callable[[Sequence[Any]], bytes]
 
-    def of_file(self, rows: Sequence[Any], path: Path) -> Fates:
+    def of_file(self, rows: Sequence[Any], path: Path) -> Counter[Any]:
         path.write_bytes(self.written(rows))
-        return fates(self.layout, self.layout.read(str(path)))
+        return fates(self.layout.read(str(path)), self.layout.units)
 
-    def of_messages(self, rows: Sequence[Any]) -> Fates:
+    def of_messages(self, rows: Sequence[Any]) -> Counter[Any]:
         """A message a row."""
         assert isinstance(self.layout, MessageLayout)
-        return fates(self.layout, self.layout.from_messages([_one(self.written, row) for row in rows]))
+        return fates(self.layout.from_messages([_one(self.written, row) for row in rows]), self.layout.units)
 
 
 def _one(written: Callable[[Sequence[Any]], bytes], row: Any) -> bytes:
     return row if isinstance(row, bytes) else written([row])
-
-
-def fates(source: Layout, batches: Any) -> Fates:
-    counted = Fates()
-    for batch in batches:
-        observations, refused = parse(batch.table, rules(source.units))
-        counted.update(zip(*(column.tolist() for column in observations), strict=True))
-        for reason, rows in (*batch.refused.items(), *refused.items()):
-            counted[reason] += rows
-    return counted
 
 
 def _rows(*pools: Sequence[Any]) -> st.SearchStrategy[dict[str, Any]]:

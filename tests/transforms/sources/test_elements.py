@@ -16,10 +16,9 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.transforms.inputs import rules
+from tests.transforms import inputs
 from transforms.layouts import Units
 from transforms.layouts.base import FIELDS, RawBatch
-from transforms.observe.parse import parse
 from transforms.sources.elements import TEXT_BYTES, _batches, classify, why_no_reports
 
 ISO, SECONDS = Units("iso", Fraction(1)), Units("s", Fraction(1))
@@ -54,15 +53,13 @@ ROWS = st.fixed_dictionaries(
 
 def fates(elements: Sequence[Any], units: Units, names: Sequence[str] = FIELDS) -> Counter[Any]:
     """How many elements became an observation with these integers, or were refused for this reason."""
-    counted = Counter[Any]()
+    batches, dead_letters = [], Counter[Any]()
     for batch in _batches(elements, names):
         if isinstance(batch, RawBatch):
-            observations, refused = parse(batch.table, rules(units))
-            counted.update(zip(*(column.tolist() for column in observations), strict=True))
-            counted.update(refused)
+            batches.append(batch)
         else:
-            counted[batch.value.reason] += batch.value.rows
-    return counted
+            dead_letters[batch.value.reason] += batch.value.rows
+    return inputs.fates(batches, units) + dead_letters
 
 
 @given(
