@@ -9,19 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops import claims
-from dpops.claims import (
-    ZCDP,
-    ApproxDP,
-    Claim,
-    ClaimError,
-    GaussianDP,
-    PureDP,
-    claim_of,
-    delta_of_gaussian,
-    mills_ratio,
-    rho_within,
-    rho_within_gaussian,
-)
+from dpops.claims import ZCDP, ApproxDP, ClaimError, GaussianDP, PureDP, claim_of, mills_ratio, rho_within
 
 epsilons = st.fractions(0, 100, max_denominator=10**6)
 costs = st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**9)
@@ -31,8 +19,8 @@ DELTA = Fraction(1, 10**6)
 
 @given(epsilons, deltas)
 def test_a_claim_is_read_back_as_it_was_written(number: Fraction, delta: Fraction) -> None:
-    claims: list[Claim] = [PureDP(number), ZCDP(number), GaussianDP(number), ApproxDP(number, delta)]
-    assert [claim_of(str(claim)) for claim in claims] == claims
+    written: list[claims.Claim] = [PureDP(number), ZCDP(number), GaussianDP(number), ApproxDP(number, delta)]
+    assert [claim_of(str(claim)) for claim in written] == written
 
 
 @pytest.mark.parametrize("text", ["delta=1/2", "rho=1,delta=1/2", "sigma=2"])
@@ -79,7 +67,7 @@ def test_a_gaussian_claim_is_the_exact_privacy_loss_of_gaussian_noise(sigma: flo
 def test_the_delta_of_a_gaussian_claim_is_never_below_the_exact_one(epsilon: float, mu: float) -> None:
     """Sixty digits: the integral of the normal density, by its series."""
     exact = exact_delta(epsilon, mu)
-    ours = delta_of_gaussian(epsilon, mu)
+    ours = claims.delta_of_gaussian(epsilon, mu)
     assert ours >= exact
     assert ours <= exact * 1.0001 or ours - exact < 1e-11 or ours < 1e-280
 
@@ -132,12 +120,12 @@ def test_the_most_gaussian_noise_is_the_same_whatever_library_computes_exp(
     epsilon: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a specification had another id, and other noise, on another machine: some days hang on fifteen digits."""
-    most = rho_within_gaussian(Fraction(epsilon), DELTA)
+    most = claims.rho_within_gaussian(Fraction(epsilon), DELTA)
     for up in (1 + 2.0**-50, 1 - 2.0**-50):
         monkeypatch.setattr(claims, "mills_ratio", lambda x, up=up: mills_ratio(x) * up)
-        rho_within_gaussian.cache_clear()
-        assert rho_within_gaussian(Fraction(epsilon), DELTA) == most
-    rho_within_gaussian.cache_clear()
+        claims.rho_within_gaussian.cache_clear()
+        assert claims.rho_within_gaussian(Fraction(epsilon), DELTA) == most
+    claims.rho_within_gaussian.cache_clear()
 
 
 @given(costs, deltas)

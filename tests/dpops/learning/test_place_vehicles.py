@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import places
-from dpops.learning.places import (
-    CHANCE,
-    Around,
-    PlaceDay,
-    PlaceSums,
-    VehiclesProved,
-    largest_noise,
-    learn_places,
-    surprise,
-    whole_weight,
-)
+from dpops.learning.places import CHANCE, Around, PlaceDay, PlaceSums, largest_noise, surprise, whole_weight
 from dpops.types import Float64s
 
 PLACES, DAYS, TOWNS = 400, 28, 40
@@ -45,7 +35,7 @@ def proved(weights: np.ndarray, kind: str, seed: int, *, days: int = DAYS) -> li
             day_weight=part,
         )
         sums = sums.after(day)
-        vehicles = (vehicles or VehiclesProved.none(weights.size)).after(day, sums, kind)  # type: ignore[arg-type]
+        vehicles = (vehicles or places.VehiclesProved.none(weights.size)).after(day, sums, kind)  # type: ignore[arg-type]
         said.append(vehicles.are_there)
     return said
 
@@ -137,7 +127,7 @@ def believed_visited(sums: PlaceSums) -> int:
     """How many of the places that nobody visits are thought to be known and visited."""
     expected = np.full(CROWD, whole_weight(sums, 60.0 * BUSY) / CROWD)
     around = Around(values=np.full(CROWD, 20.0), expected=expected)
-    fit = learn_places(sums, around)
+    fit = places.learn_places(sums, around)
     known = (1.96 * np.sqrt(fit.variances) < 8) & (fit.weights - 1.3 * np.sqrt(fit.weight_variances) > 1)
     assert known[:BUSY].mean() > 0.5, "those that are visited are known"
     return int(known[BUSY:].sum())

@@ -6,19 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import places
-from dpops.learning.places import (
-    EVIDENCE,
-    LAWS,
-    RATIOS,
-    Around,
-    PlaceDay,
-    PlaceFit,
-    PlaceSums,
-    learn_places,
-    learned_traffic,
-    weight_nodes,
-    whole_weight,
-)
+from dpops.learning.places import LAWS, RATIOS, Around, PlaceDay, PlaceFit, PlaceSums, learn_places, learned_traffic
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0
@@ -61,7 +49,7 @@ def summed(days: int, *, noise: float = 1.0, seed: int = 1) -> PlaceSums:
 
 
 def around_cells(sums: PlaceSums) -> Around:
-    whole = whole_weight(sums, float(city()[0].sum()))
+    whole = places.whole_weight(sums, float(city()[0].sum()))
     return Around(values=np.full(PLACES, CELL_KMH), expected=np.full(PLACES, whole / PLACES))
 
 
@@ -88,7 +76,7 @@ def test_until_releases_tell_places_apart_each_is_as_its_cell() -> None:
     one, many = believed(summed(1, noise=20.0)), believed(summed(8))
     assert np.array_equal(one.values, np.full(PLACES, CELL_KMH))
     assert np.median(one.variances) > 8**2
-    assert many.evidence > EVIDENCE
+    assert many.evidence > places.EVIDENCE
     assert np.ptp(many.values) > 10
 
 
@@ -155,7 +143,7 @@ def around_lines(weights: np.ndarray) -> Around:
 
 def weight_of(traffic: tuple[np.ndarray, np.ndarray], sums: PlaceSums) -> np.ndarray:
     expected, ratios = traffic
-    weights, log = weight_nodes(ratios, sums, expected, slice(0, PLACES))
+    weights, log = places.weight_nodes(ratios, sums, expected, slice(0, PLACES))
     likely = np.exp(log - log.max(axis=1, keepdims=True))
     return np.sum(likely * weights, axis=1) / likely.sum(axis=1)
 

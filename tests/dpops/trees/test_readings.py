@@ -15,20 +15,7 @@ from dpops.statistics import Histogram
 from dpops.trees import readings
 from dpops.trees.hats import shape_of
 from dpops.trees.mechanism import QUANTILES, read_trees
-from dpops.trees.readings import (
-    cdf_interval,
-    consistent,
-    cumulative,
-    law,
-    mean,
-    mean_interval,
-    mean_sd,
-    quantile,
-    quantile_interval,
-    standard_errors,
-    variance,
-    variance_interval,
-)
+from dpops.trees.readings import cumulative, law, mean, mean_sd, quantile, quantile_interval, standard_errors, variance
 from dpops.trees.shape import Tree, best_shares, best_tree, node_counts
 from dpops.types import CountsKnown, Float64s, Int64s
 from tests.dpops.trees import examples
@@ -76,7 +63,7 @@ def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject)
     total = data.draw(st.integers(1, 10**12))
     shares = best_shares(tree)
     raw = cumulative(noisy, np.array([total]), tree, shares) / total
-    cdf = consistent(raw)
+    cdf = readings.consistent(raw)
     assert np.all(np.diff(cdf) >= 0)
     assert np.all((cdf >= 0) & (cdf <= 1))
     levels = [0.01, 0.15, 0.5, 0.85, 0.99]
@@ -163,11 +150,11 @@ def test_intervals_hold_what_they_are_of(shape: str, bins: int, epsilon: float) 
     half = widths * size[:, None] * own.prefix_sd()
     least = 0.95 - 5.5 * (0.05 * 0.95 / draws) ** 0.5
 
-    low, high = cdf_interval(raw, half)
+    low, high = readings.cdf_interval(raw, half)
     assert ((low <= true + 1e-12) & (true <= high + 1e-12)).mean(axis=0).min() >= least
-    low, high = mean_interval(raw, own, size, widths)
+    low, high = readings.mean_interval(raw, own, size, widths)
     assert ((low <= mean(true)) & (mean(true) <= high)).mean() >= least
-    low, high = variance_interval(raw, own, size, standard_errors(0.025))
+    low, high = readings.variance_interval(raw, own, size, standard_errors(0.025))
     assert ((low <= variance(true) + 1e-9) & (variance(true) <= high + 1e-9)).mean() >= least
     for level in (0.15, 0.5, 0.85):
         low, high = quantile_interval(raw, half, level)
