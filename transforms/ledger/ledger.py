@@ -155,7 +155,7 @@ class Ledger:
         Raises LimitExceeded, with nothing written, beyond the limit or the account's; PeriodClosed for a live slot
         whose period has its first stage already.
         """
-        period, spec_id = units[0].period, units[0].spec_id
+        period = units[0].period
         failpoint("before-record")
 
         def write(db: sa.Connection) -> Recorded:
@@ -165,7 +165,7 @@ class Ledger:
             if spending.periods_over(db, account, limit, {period: debits}):
                 in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
-            recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, units)
+            recorded = record_missing(db, self.signature, account, spec_name, spec_text, units)
             spending.check_total(db, account, units)  # reads what was just written: if it raises, all is rolled back
             failpoint("before-commit")
             return recorded

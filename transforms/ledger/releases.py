@@ -31,20 +31,13 @@ class Audit(NamedTuple):
 
 
 def record_missing(
-    db: sa.Connection,
-    signature: Signature | None,
-    account: str,
-    period: str,
-    spec_id: str,
-    spec_name: str,
-    spec_text: str,
-    units: Sequence[Unit],
+    db: sa.Connection, signature: Signature | None, account: str, spec_name: str, spec_text: str, units: Sequence[Unit]
 ) -> Recorded:
     """Appends a period's units that are not recorded yet, if debits cover all claims.
 
     A recorded unit stays as it is; that it was drawn again, or now has another input or code, is an audit event.
     """
-    slots = [unit.slot_s for unit in units]
+    spec_id, period, slots = units[0].spec_id, units[0].period, [unit.slot_s for unit in units]
     is_of_whole_period = DebitGroup.of(units[0]).slot_s is None  # its units share one debit: all are read
     of_slots = None if is_of_whole_period else (min(slots), max(slots))
     recorded = recorded_units(db, signature, spec_id, period, slots=of_slots)
@@ -74,7 +67,7 @@ def record_missing(
         for unit in units
         if unit.key not in recorded
     ]
-    new += _changes(db, account, spec_id, period, differing)
+    new += _changes(db, account, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
         columns = _columns_of(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
         new.append({"kind": "redrawn", "account": account, **columns, "body": json_of({"units": len(redrawn)})})
@@ -113,16 +106,14 @@ def _repeats_plan(recorded: Any, offered: Any) -> bool:
     return bool(recorded == offered)
 
 
-def _changes(
-    db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
-) -> list[Entry]:
+def _changes(db: sa.Connection, account: str, differing: Sequence[tuple[Unit, str]]) -> list[Entry]:
     """Creates an audit event per unit and new digest, unless it is recorded."""
     if not differing:
         return []
-    earlier = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
-        ENTRY.c.kind == "changed", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
-    recorded = {tuple(row) for row in db.execute(earlier)}
+    unit, _ = differing[0]
+    earlier = (ENTRY.c.kind == "changed", ENTRY.c.spec_id == unit.spec_id, ENTRY.c.period == unit.period)
+    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(*earlier)
+    recorded = {tuple(row) for row in db.execute(query)}
     bodies = [(unit, json_of({"what": cause, "digest": unit.digest})) for unit, cause in differing]
     return [
         {"kind": "changed", "account": account, **_columns_of(unit), "body": body}
