@@ -157,14 +157,8 @@ def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
     assert estimated(many, replace(HOW, cache_file=full)) == plain
 
 
-def test_without_the_key_it_is_neither_taken_nor_written(
-    many: list[Sequenced], plain: bytes, file: StateFile, written: bytes
-) -> None:
-    assert estimated(many, replace(HOW, cache_file=StateFile(file.path))) == plain
-    assert not file.path.exists()
-    file.path.write_bytes(written)
-    assert StateFile(file.path).read() is None
-    assert file.path.read_bytes() == written
+def test_without_the_key_there_is_no_file(tmp_path: Path) -> None:
+    assert StateFile.of_head(tmp_path / "key.head", "a", None) is None
 
 
 def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], plain: bytes, file: StateFile) -> None:

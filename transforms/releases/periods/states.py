@@ -1,6 +1,6 @@
 """State of the model from recorded entries, cached.
 
-The cache is signed for one specification with a key derived from the account's (unused without key), and rebuilt from
+The cache is signed for one specification with a key derived from the account's (none without key), and rebuilt from
 the ledger where missing, damaged or not matching.
 """
 
@@ -61,21 +61,20 @@ class StateFile:
     """Cache file of a specification's state, rebuilt from entries."""
 
     path: Path
-    key: bytes | None = field(default=None, repr=False)
+    key: bytes = field(repr=False)
 
     @staticmethod
-    def of_head(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
-        """Names a file beside the head file."""
-        key = None if signature is None else signature.key_of(f"learned/{spec_id}")
-        return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
+    def of_head(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile | None":
+        """Names a file beside the head file; None where nothing can sign it."""
+        if signature is None:
+            return None
+        return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), signature.key_of(f"learned/{spec_id}"))
 
     def read(self) -> StoredState | None:
         """Reads the file; removes a damaged or forged one with a warning.
 
-        None without key or file, or where another version of the model wrote it: entries are then fitted anew.
+        None without file, or where another version of the model wrote it: entries are then fitted anew.
         """
-        if self.key is None:
-            return None
         try:
             data = read_regular(self.path, MOST_BYTES)
             if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
@@ -87,24 +86,20 @@ class StateFile:
         except OSError as error:
             LOG.warning("%s cannot be read (%s): it is learned anew from the ledger", self.path, reason_of(error))
             return None
-        self.refuse()
-        return None
-
-    def refuse(self) -> None:
-        """Warns of an invalid file, and removes it."""
         LOG.warning(
             "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
         )
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
+        return None
 
     def _sign(self, data: bytes) -> bytes:
-        return hmac.digest(self.key or b"", data, "sha256")
+        return hmac.digest(self.key, data, "sha256")
 
     def write(self, state: StoredState) -> None:
         """Writes the file atomically, or warns. Names with a blank first are no arrays."""
-        if self.key is None or not self.path.parent.is_dir():
-            return  # nothing can sign it, or nowhere to put it: it is a cache, and is rebuilt
+        if not self.path.parent.is_dir():
+            return  # nowhere to put it: it is a cache, and is rebuilt
         content = io.BytesIO()
         facts: Mapping[str, Any] = {" version": VERSION, " rests on": state.rests_on, " number": state.number}
         np.savez_compressed(content, **facts, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own
@@ -138,6 +133,11 @@ class StateSource:
     least_recent: int | None  # fewest periods kept as released, older ones are folded; None: all are kept
     periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
     policy: LevelsPolicy = field(compare=False, repr=False)
+
+    @property
+    def empty(self) -> State:
+        """State before the first period."""
+        return _begun(self.policy.region, facts_of(self.policy.fleet), self.least_recent, self.policy.trips)
 
     @staticmethod
     def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
@@ -174,16 +174,10 @@ def _fitted(source: StateSource) -> Learned:
     """
     periods, step = len(source.periods), source.least_recent
     folded_periods = 0 if step is None or periods < 2 * step else periods // step * step
-    state = _folded(source, folded_periods) if folded_periods else _new(source)
+    state = _folded(source, folded_periods) if folded_periods else source.empty
     for day in source.days(folded_periods, periods):
         state = add_day(state, day)
     return learned(state)
-
-
-def _new(source: StateSource) -> State:
-    """Makes the state before the first period."""
-    policy = source.policy
-    return _begun(policy.region, facts_of(policy.fleet), source.least_recent, policy.trips)
 
 
 @lru_cache(maxsize=2)  # all fits of a city share its layouts of effects, which remember their `pair_sums`
@@ -201,7 +195,7 @@ def _folded(source: StateSource, periods: int) -> State:
     """Computes the state after first periods from the newest known one; stores it."""
     file, digest = source.policy.cache_file, source.digests[periods]
     stored = None if file is None else file.read()
-    state = next(_known(source, periods, stored), _new(source))  # the newest one known, else an empty one
+    state = next(_known(source, periods, stored), source.empty)  # the newest one known, else an empty one
     if state.days < periods:
         for day in source.days(state.days, periods):
             state = add_day(state, day)
@@ -222,7 +216,7 @@ def _known(source: StateSource, most: int, stored: StoredState | None) -> Iterat
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(*WRONG):  # arrays of another model
-            yield restore_state(_new(source), stored.number, recent, stored.arrays)
+            yield restore_state(source.empty, stored.number, recent, stored.arrays)
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
