@@ -39,35 +39,29 @@ class DrawnUnit(NamedTuple):
 
 
 class History(NamedTuple):
-    """Account of a release, and its group's slots recorded so far; estimates need none."""
+    """Account of a release, and its group's slots recorded so far; estimates need no slots."""
 
-    account: LedgerAccount | None
+    account: LedgerAccount
     recorded: Sequence[RecordedSlot] = ()
 
     def stages(self, spec_id: str) -> list[StageEntry]:
         """Lists all recorded stages of a specification."""
-        return self._account.open().stages(self._account.name, spec_id)
+        return self.account.open().stages(self.account.name, spec_id)
 
     def live(self, spec_id: str, period: str) -> list[LiveEntry]:
         """Lists the recorded live slots of a period."""
-        return self._account.open().live(self._account.name, spec_id, period)
+        return self.account.open().live(self.account.name, spec_id, period)
 
     def stop_once(self, unit: StageUnit, run: str) -> None:
         """Raises MustStop in the run that first meets a stopping unit, and its retries.
 
         In unattended runs always, until an attended one has continued: then the period has a later stage.
         """
-        account, stages = self._account, (entry.unit for entry in self.stages(unit.spec_id))
+        account, stages = self.account, (entry.unit for entry in self.stages(unit.spec_id))
         is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)  # true for retries of `run` too
         has_gone_on = any(stage.period == unit.period and stage.stage > unit.stage for stage in stages)
         if is_first or (account.unattended and not has_gone_on):
             raise MustStop(unit.period)
-
-    @property
-    def _account(self) -> LedgerAccount:
-        if self.account is None:
-            raise ValueError("this kind of release rests on recorded entries: it needs an account")
-        return self.account
 
 
 @dataclass(frozen=True, kw_only=True)
