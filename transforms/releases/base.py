@@ -39,7 +39,7 @@ class DrawnUnit(NamedTuple):
 
 
 class History(NamedTuple):
-    """Account of a release, and its group's slots recorded so far; estimates need no slots."""
+    """Account of a release, and its group's slots recorded so far."""
 
     account: LedgerAccount
     recorded: Sequence[RecordedSlot] = ()

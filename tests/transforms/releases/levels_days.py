@@ -14,7 +14,7 @@ from dpops.levels.stages import UNIT, Kind, Stage, alike
 from dpops.noise import Noise
 from dpops.types import Grid
 from tests.dpops.levels.cities import rows
-from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
+from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases import SlotFacts
 from transforms.releases.live.release import draw_live, live_slot
 from transforms.releases.periods.stages import LevelsPolicy, draw_stage, laid_stage
@@ -26,7 +26,7 @@ REGION = tuple(
     sorted(h3.str_to_int(cell) for cell in [*h3.cell_to_children(PARENTS[0])[:2], h3.cell_to_center_child(PARENTS[1])])
 )
 HOURS = (7, 8, 12, 13)
-ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
+ENTRY = 1  # number of the newest entry
 
 
 def policy(kind: Kind, live: Stage | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
@@ -73,7 +73,7 @@ def nobody(stage: Stage) -> Sums:
 
 
 def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit:
-    stage = live_slot([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
+    stage = live_slot(how, slots, HOURS[slot % 4], np.full((3, 1), 2_000), ENTRY)
     return draw_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
 
 

@@ -35,7 +35,7 @@ EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot 
 def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
     """Every look at a day of HOURS, with the index of its slot; the day's own last. slots: that shares are made for."""
     count = slots or len(HOURS)
-    live = [live_slot([levels_days.ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
+    live = [live_slot(how, count, hour, np.full((3, 1), 2_000), levels_days.ENTRY) for hour in HOURS]
     day = laid_stage(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
     return [*((stage, number) for number, stage in enumerate(live)), (day, None)]
 

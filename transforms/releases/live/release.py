@@ -13,8 +13,10 @@ from dpops.levels.parts import of_slot
 from dpops.levels.stages import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
+from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.places.ground import hats_of
+from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import bare_stage, is_complete, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
@@ -22,7 +24,7 @@ from transforms.releases import SlotFacts
 from transforms.releases.base import DrawnUnit, History, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_live
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.release import CentresOf, VectorRelease
+from transforms.releases.periods.release import VectorRelease
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts
 from transforms.time.calendar import hours_of
 
@@ -86,8 +88,9 @@ class LiveRelease(VectorRelease):
         is_closed = any(entry.unit.period == facts.period for entry in stages)  # a stage ends a period's slots
         if stage is not None or not entries or is_closed:  # too late, or no centres
             return stage
-        (hour,) = hours_of([slot_s], self.zone)
-        return live_slot(entries, len(facts.joint_slots_s), hour, self.policy.on(facts.period), learned_centres)
+        (hour,), policy = hours_of([slot_s], self.zone), self.policy.on(facts.period)
+        centres = learned_centres(entries, policy, [hour])
+        return live_slot(policy, len(facts.joint_slots_s), hour, centres, entries[-1].sequence)
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
@@ -97,19 +100,16 @@ def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None
     return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
 
-def live_slot(
-    entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
-) -> Stage:
-    """Plans a live slot around centres of one or more earlier entries.
+def live_slot(policy: LevelsPolicy, slots: int, hour: int, centres: Int64s, rests_on: EntryNumber) -> Stage:
+    """Plans a live slot around centres that earlier entries taught.
 
-    slots: how many share `policy.live` equally. hour: local, of the slot.
+    slots: how many share `policy.live` equally. hour: local, of the slot. centres: int64 (cells, 1). rests_on: the
+    newest entry behind them.
     """
     if policy.live is None:
         raise ValueError("the specification has no live slots")
-    centres = centres_of(entries, policy, [hour])
-    return of_slot(policy.live, slots).on(  # the plan records the newest entry that its centres rest on
-        hats_of(policy.region, [hour]), centres, policy.value.standard.step, rests_on=entries[-1].sequence
-    )
+    hats = hats_of(policy.region, [hour])
+    return of_slot(policy.live, slots).on(hats, centres, policy.value.standard.step, rests_on)
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
