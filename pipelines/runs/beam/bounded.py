@@ -33,7 +33,7 @@ from pipelines.errors import Report
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, Needed, decode_verdict
+from pipelines.runs.beam.judge import VERDICT, KeyedFact, Needed, decode_verdict
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, estimate_rows, pieces_of
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError, reason_of
@@ -229,7 +229,8 @@ class _Judged:
         """Lets units pass once all facts of their transaction, or of the job, agree."""
         job, needed = self.bounded.job, self.bounded.needed
         periods = job.periods if job.transaction == "period" else ("",)  # "": one consent for the whole job
-        return facts | "judge" >> Judge(job.account, files=len(self.bounded.paths), periods=periods, needed=needed)
+        consents = beam.FlatMap(judge.consents, job.account, len(self.bounded.paths), periods, needed)
+        return facts | "all facts" >> beam.GroupByKey() | "judge" >> consents.with_output_types(records.KeyedUnit)
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:

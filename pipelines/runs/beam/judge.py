@@ -3,16 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-import apache_beam as beam
 import msgspec
 import numpy as np
 from apache_beam.metrics.metric import Metrics
-from apache_beam.pvalue import PCollection
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
@@ -84,28 +81,16 @@ def decode_verdict(text: str) -> Verdict:
     return msgspec.json.decode(text, type=Verdict, dec_hook=lambda kind, text: kind(text))
 
 
-@dataclass
-class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
-    """Transform of all input facts into each period's consent."""
-
-    account: LedgerAccount
-    files: int
-    periods: tuple[str, ...]
-    needed: Needed
-
-    def expand(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
-        grouped = facts | "all facts" >> beam.GroupByKey()
-        return grouped | "verdict" >> beam.FlatMap(self._consents).with_output_types(KeyedUnit)
-
-    def _consents(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
-        """Judges the whole input; yields a consent per period, none after a refusal."""
-        account, (_, facts) = self.account, group
-        excess = partial(account.open().excess, account.name, account.limit)
-        verdict = verdict_on(facts, self.files, self.needed, excess)
-        # A metric is what every runner hands back to the process that started the job.
-        Metrics.string_set(counters.NAMESPACE, VERDICT).add(encode_verdict(verdict))
-        if verdict.consents:
-            yield from ((period, CONSENT) for period in self.periods)
+def consents(
+    group: tuple[int, Iterable[bytes]], account: LedgerAccount, files: int, periods: Sequence[str], needed: Needed
+) -> Iterator[KeyedUnit]:
+    """Judges the whole input; yields a consent per period, none after a refusal."""
+    _, facts = group
+    verdict = verdict_on(facts, files, needed, partial(account.open().excess, account.name, account.limit))
+    # A metric is what every runner hands back to the process that started the job.
+    Metrics.string_set(counters.NAMESPACE, VERDICT).add(encode_verdict(verdict))
+    if verdict.consents:
+        yield from ((period, CONSENT) for period in periods)
 
 
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
