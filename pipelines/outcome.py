@@ -49,12 +49,6 @@ class Outcome:
         return self.rows - self.duplicates - sum(self.refused.values())
 
     @property
-    def periods_released(self) -> list[str]:
-        """Periods released when others lost units to the limit meanwhile; else empty."""
-        lost_some = self.units_lost_to_the_limit > 0
-        return [period for period in self.debits if lost_some and period not in self.periods_refused]
-
-    @property
     def unusable(self) -> bool:
         """Whether no row is usable though some lie in range, or most are unplaceable.
 

@@ -117,7 +117,7 @@ def release(
         with options.progress_bars(quiet=as_json) as report:
             checked = check(spec, calendar, files, ledger_account_of(spec, location, signs=False), report)
         show_check(checked, as_json=as_json)
-        return DONE if checked.is_complete else FAILED
+        return DONE if all(period.rows for period in checked.periods) else FAILED
     with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, location, outputs):
         run = scheduled.release(spec, calendar, files, outputs, location, report, engine=engine)
     print_summary(spec, run, location, as_json=as_json)

@@ -50,11 +50,6 @@ class InputCheck(NamedTuple):
     merged: MergedIds
     shares: SpeedShares
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every period has an observation."""
-        return all(period.rows for period in self.periods)
-
 
 def check_input(
     spec: Specification, calendar: Calendar, files: InputFiles, account: LedgerAccount, progress: Report
