@@ -6,7 +6,7 @@ Packed by LZ4 where an engine shuffles it over the network and keeps it in check
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,10 @@ from transforms.value import SPEED
 _TALLY_COLUMNS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
 _PARTIAL_COLUMNS = ("vehicle", "cell", "reported")
-DENSE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+Packing: TypeAlias = pa.ipc.IpcWriteOptions
+DENSE = Packing(compression="lz4", use_threads=False)
 """For networks and checkpoints: 22 bytes an event. LZ4 takes a third more bytes than zstd and a third of its time."""
-FAST = pa.ipc.IpcWriteOptions(use_threads=False)
+FAST = Packing(use_threads=False)
 """For temporary files of one machine: 29 bytes an event, in a quarter of the time."""
 MANY = 1 << 12  # from so many events on, vehicles and cells are dictionary-encoded: 17 bytes an event where both repeat
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
@@ -126,11 +127,7 @@ class Exposure(NamedTuple):
 
 
 def split(
-    observations: Observations,
-    cell: Int64s,
-    shards: int,
-    pane_s: int | None = None,
-    packing: pa.ipc.IpcWriteOptions = DENSE,
+    observations: Observations, cell: Int64s, shards: int, pane_s: int | None = None, packing: Packing = DENSE
 ) -> Iterable[PackedEvents]:
     """Splits a batch by slot, pane and vehicle shard.
 
@@ -160,7 +157,7 @@ def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
         yield (start, slice(start, stop)) if order is None else (int(order[start]), order[start:stop])
 
 
-def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
+def pack_events(events: Events, packing: Packing = DENSE) -> EventBytes:
     """Packs events as an Arrow stream; large ones by dictionaries in place of LZ4."""
     columns = {name: _array(column) for name, column in _by_name(events).items()}
     if packing is DENSE and events.vehicle.size >= MANY:
@@ -209,7 +206,7 @@ def _packed(columns: Mapping[str, Int64s]) -> bytes:
     return _written({name: _array(column) for name, column in columns.items()}, DENSE)
 
 
-def _written(columns: Mapping[str, pa.Array], packing: pa.ipc.IpcWriteOptions) -> bytes:
+def _written(columns: Mapping[str, pa.Array], packing: Packing) -> bytes:
     """Writes Arrow columns as a stream of one batch."""
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     sink = pa.BufferOutputStream()
