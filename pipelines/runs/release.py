@@ -152,10 +152,8 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
     account, ledger = spec.account, location.ledger
     limit = ledger.limit(account.name, account.limit)
     in_period = " in a period" if len(limit.spans) == 1 else ""
-    released, fitting = (
-        "nothing was released.",
-        [name for name in outcome.debits if name not in outcome.periods_refused],
-    )
+    released = "nothing was released."
+    fitting = [period for period in outcome.debits if period not in outcome.periods_refused]
     if outcome.units_lost_to_the_limit and fitting:  # another process spent the budget of the others meanwhile
         released = f"what was left changed meanwhile. Only this was released: {', '.join(fitting)}"
     lines = [f"account {account.name!r} allows a vehicle {limit.describe()}{in_period}; {released}"]
