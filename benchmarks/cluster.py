@@ -68,7 +68,7 @@ def opened(folder: Path, key: Path | None) -> Path:
     (folder / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
     if key is not None:
         shutil.copy(key, folder / "ledger.key")
-        location.find(ledger, None).witness.create()
+        location.find(ledger, None).witness.write({})
     with redirect_stdout(io.StringIO()):
         assert main(["init", "--spec", str(folder / "spec.toml"), "--ledger", ledger]) == 0
     return folder

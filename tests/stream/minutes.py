@@ -140,7 +140,7 @@ class Town:
         shutil.copy(self.folder / "key", folder / "key")
         url = f"sqlite:///{folder / 'ledger.sqlite'}"
         place = location.find(url, folder / "key")
-        place.witness.create()
+        place.witness.write({})
         location.open_account(place, self.spec.account)
         assert self.release(url, folder / "key", "apart/out") == 0
         return self.released(place)

@@ -127,7 +127,7 @@ def alone(folder, hatstream):
     here = folder / "here"
     here.mkdir()
     shutil.copy(folder / "ledger.key", here / "ledger.key")
-    location.find(str(here / "ledger.sqlite"), here / "ledger.key").witness.create()
+    location.find(str(here / "ledger.sqlite"), here / "ledger.key").witness.write({})
     shutil.copy(folder / "spec.toml", here)
     (here / "feed.parquet").symlink_to(folder / "feed.parquet")
     assert hatstream("init", "--spec", here / "spec.toml", "--ledger", here / "ledger.sqlite")[0] == 0
