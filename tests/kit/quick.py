@@ -41,7 +41,7 @@ def let_noise_be_fresh() -> None:
 def let_disks_be_quick() -> None:
     """Lets nobody wait for a disk: tests kill processes, never the machine, so what was written is there anyway.
 
-    That the product waits is shown by tests/transforms/: test_atomic_files.py and ledger/test_looking.py.
+    That the product waits is shown by tests/transforms/: sinks/test_files.py and ledger/test_ledger.py.
     """
     os.fsync = lambda _file: None
     sa.event.listen(sa.Engine, "connect", _not_waiting)
