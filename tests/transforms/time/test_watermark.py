@@ -1,4 +1,4 @@
-"""The watermark follows plausible times of the transport, under secret counts a report's own; what it closed is late."""
+"""The watermark follows plausible times of the transport, under secret counts a report's own; what closed is late."""
 
 from itertools import pairwise, zip_longest
 
