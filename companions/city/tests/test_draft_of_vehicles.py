@@ -144,6 +144,52 @@ def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
     assert column_of("time", as_csv(tmp_path / "g.csv", names, honest), tmp_path)[0] == "timestamp"
 
 
+BUFFERED = "2026-03-02T08:15:00-06:00"  # when a server received all reports
+
+RIVALS = {  # names of columns, how a row's number and values become theirs, and some that a draft takes
+    "rows and servers' times": (
+        ("id", "deviceId", "serverTime", "fixTime", "lat", "lon", "speed"),
+        lambda number, bus, time, *others: (number, bus, BUFFERED, time, *others),
+        {"vehicle": "deviceId", "time": "fixTime"},
+    ),
+    "stops": (
+        ("bus", "time", "stop_lat", "stop_lon", "vehicle_lat", "vehicle_lon", "speed"),
+        lambda _, bus, time, lat, lon, kmh: (bus, time, round(lat, 2), round(lon, 2), lat, lon, kmh),
+        {"lat": "vehicle_lat", "lon": "vehicle_lon"},
+    ),
+    "a place that is known by rows alone": (
+        ("bus", "time", "a_lat", "a_longitude", "here_lat", "here_lon", "speed"),
+        lambda _, bus, time, lat, lon, kmh: (bus, time, 30.31, -97.71, lat, lon, kmh),
+        {"lat": "here_lat", "lon": "here_lon"},
+    ),
+    "a limit": (
+        ("bus", "time", "lat", "lon", "max_speed", "obd_speed_kmh"),
+        lambda number, *row: (*row[:-1], 30 + number % 7, row[-1]),
+        {"speed": "obd_speed_kmh"},
+    ),
+    "a speed of another thing": (
+        ("bus", "time", "lat", "lon", "fan_speed", "obd_speed_kmh"),
+        lambda number, *row: (*row[:-1], 30 + number % 7, row[-1]),
+        {"speed": "obd_speed_kmh"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_of_rival_columns_the_one_that_agrees_with_the_motion_is_taken(kind, tmp_path):
+    names, values, taken = RIVALS[kind]
+    lines = [values(number, *row) for number, row in enumerate(by_time())]
+    columns, _ = columns_of(as_csv(tmp_path / "f.csv", names, lines), tmp_path)
+    assert columns.items() >= taken.items()
+
+
+def test_an_id_of_one_row_each_is_no_vehicle_in_a_long_sample(tmp_path):
+    names, lines = ("id", "deviceId", "received", "lat", "lon", "speed"), []
+    for number, (bus, time, *others) in enumerate(sorted(rows(step_s=90), key=lambda row: row[1])):
+        lines.append((number, bus, f"{time[:14]}{int(time[14:16]) // 20 * 20:02d}{time[16:]}", *others))
+    assert columns_of(as_csv(tmp_path / "f.csv", names, lines), tmp_path)[0]["vehicle"] == "deviceId"
+
+
 def test_the_profile_is_drafted_as_a_line_to_fill_in(tmp_path):
     path = as_csv(tmp_path / "f.csv", ("bus", "t", "lat", "lon", "speed"), by_time())
     assert "\n# profile = { hats = 70, cells = 12, " in column_of("time", path, tmp_path)[1].toml

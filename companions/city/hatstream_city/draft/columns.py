@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,14 +17,17 @@ from hatstream_city.draft.candidates import (
     UNLIKELY,
     Column,
     Track,
+    agreement,
     array_of,
     arrays_of,
-    best_time,
     best_vehicle,
+    clearest,
     codes_of,
     plausibility,
+    speed_agreement,
     track_of,
 )
+from hatstream_city.draft.names import by_name, last_parts, letters_of, most_alike
 from hatstream_city.draft.values import (
     MOST_BAD,
     TRIED,
@@ -40,29 +42,6 @@ from hatstream_city.draft.values import (
 )
 from hatstream_city.timetable.positions import Floats
 
-_POINT_NAME = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
-_SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "vehicle": (
-        r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
-        r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
-        r"(vehicle|bus)?label|id",
-        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?|ordem|prefixo|interno",
-    ),
-    "time": (
-        r"timestamp|time|ts|datetime|dt|.*(datetime|timestamp|timestmp.*|attime)",
-        r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
-        r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
-    ),
-    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT_NAME + "1", r"latitud|(geo)?breite(ngrad)?"),
-    "lon": (
-        r"lon|lng|long|longitude",
-        r".*(lon|lng|longitude)",
-        r"x|" + _POINT_NAME + "0",
-        r"longitud|(geo)?lae?nge(ngrad)?",
-    ),
-    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
-}  # names of a field without case, accents, marks and blanks, the plainest first; English, then some others
 _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
 _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
@@ -165,9 +144,10 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     has_names = not all(name.isdigit() for name in arrays)  # else they are numbers of columns
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}  # columns by field
     guessed: list[str] = []
+    rivals: dict[str, list[str]] = {}  # possible columns by field
     for field in ("time", "lat", "lon", "speed"):  # each takes a column from those that are left
         unassigned = [name for name in arrays if name not in names.values()]
-        with_name = _by_name(field, unassigned)
+        with_name = by_name(field, unassigned)
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
             candidates += [name for name in with_name if name not in candidates and _excel_unit(arrays, name)]
@@ -178,26 +158,42 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         if not candidates and (field != "speed" or (not has_names and len(unassigned) > 1)):
             candidates = [name for name in unassigned if _STRICT_CHECK_BY_FIELD[field](arrays[name])]
             guessed += [field] if candidates else []
+        rivals[field] = [] if field in guessed else candidates
         if candidates:
-            names[field] = candidates[0]
-    has_degrees = {"lat", "lon"} <= names.keys()
-    if has_degrees and _may_be_crossed(names, guessed) and _crossed(arrays[names["lat"]], arrays[names["lon"]]):
-        names["lat"], names["lon"] = names["lon"], names["lat"]
+            names[field] = most_alike(names["lat"], candidates) if field == "lon" and "lat" in names else candidates[0]
+    if {"lat", "lon"} <= names.keys():
+        names["lat"], names["lon"] = _uncrossed(arrays, names["lat"], names["lon"], guessed)
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
-    if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which column of times is right
-        names["time"] = _best_time_column(arrays, names)
+    if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
+        _choose_by_motion(arrays, names, rivals)
     return names, guessed
 
 
-def _best_time_column(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
-    """Picks the column of times that changes as positions do. names: columns by field."""
+def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: Mapping[str, Sequence[str]]) -> None:
+    """Replaces columns in `names` by rivals that agree better with vehicles' motion.
+
+    names, rivals: column, and possible columns, by field.
+    """
+    ids, lons = codes_of(arrays[names["vehicle"]]), rivals["lon"]
+    others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]
+    pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, most_alike(lat, lons)) for lat in others)]
+    tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
+    names["lat"], names["lon"] = clearest({pair: agreement(ids, track) for pair, track in tracks.items()})
+    by_time = _tracks(arrays, names)
+    names["time"] = clearest({time: agreement(ids, track) for time, track in by_time.items()})
+    speeds = {name: speed_agreement(ids, by_time[names["time"]], arrays[name]) for name in rivals["speed"]}
+    if speeds:
+        names["speed"] = clearest(speeds)
+
+
+def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, Track]:
+    """Reads positions by each column that may be of times, the named one first."""
     column = names["time"]
     rivals = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
-    if not rivals or not isinstance(column, str) or _excel_unit(arrays, column):  # a pair, or days since 1900, stays
-        return column
-    times = {name: _instants(arrays[name]) for name in (column, *rivals)}
-    return best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
+    if not isinstance(column, str) or _excel_unit(arrays, column):  # a pair, or days since 1900, stays
+        rivals = []
+    return {time: _track(arrays, {**names, "time": time}) for time in (column, *rivals)}
 
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
@@ -205,12 +201,12 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     assigned = names_in(names.values())
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
-    named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
+    named = [name for name in (*by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
     column = next(iter([*named, *others]), None)  # by name, the plainest first; else the file's first by values
     if {"time", "lat", "lon"} <= names.keys():
         # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
-        column = best_vehicle(named, others, arrays, _track(arrays, names)) or column
+        column = best_vehicle(named, others, arrays, _tracks(arrays, names).values()) or column
     if column is not None:
         names["vehicle"] = column
         guessed += [] if column in named else ["vehicle"]
@@ -231,7 +227,7 @@ def _instants(times: Any, unit: str | None = None) -> Any:
 
 def _excel_unit(arrays: Mapping[str, Any], column: Column) -> str | None:
     """Returns "excel" if a column named like times has days since 1900, else None."""
-    if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
+    if not isinstance(column, str) or not by_name("time", [column]) or not is_plain(arrays[column]):
         return None
     fits = in_century(units("excel", zone="UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
     return "excel" if fits else None
@@ -245,16 +241,11 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
     return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
 
 
-def letters_of(name: str) -> str:
-    """Returns the lower-case letters of a path's last key: "time" of "gps.Time_1"."""
-    return re.sub(r"[^a-z]", "", name.split(".")[-1].lower())
-
-
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
     """Pairs ids with a column of operators, if several operators use the same ids."""
     if isinstance(vehicle, str) and vehicle in arrays and plausibility(arrays[vehicle], track) == UNLIKELY:
         for name in arrays:
-            if any(re.fullmatch(_OPERATOR_NAME, letters_of(text)) for text in _last_parts(name)):
+            if any(re.fullmatch(_OPERATOR_NAME, letters_of(text)) for text in last_parts(name)):
                 ids = array_of(arrays, (name, vehicle))
                 if _are_ids(ids) and plausibility(ids, track) == LIKELY:
                     return name, vehicle
@@ -280,30 +271,11 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
     return bool(values) and {value.strip().upper() for value in values} <= {*letters}
 
 
-def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
-    """Checks whether names leave open which column is latitude: none, or x and y."""
-    plain = {letters_of(names[field]) for field in ("lat", "lon")}
-    return ("lat" in guessed and "lon" in guessed) or (plain <= {"x", "y", ""} and len(plain) > 1)
-
-
-def _by_name(field: str, names: Sequence[str]) -> list[str]:
-    """Lists columns that match a field's patterns, the plainest pattern and shortest name first."""
-    matches = []  # pattern's rank, length of the name, name
-    for name in names:
-        texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _last_parts(name)]
-        ranks = (i for i, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, text) for text in texts))
-        if (rank := next(ranks, None)) is not None:
-            matches.append((rank, len(name), name))
-    return [name for _, _, name in sorted(matches)]
-
-
-def _last_parts(name: str) -> tuple[str, ...]:
-    """Lists texts that identify a path: "speed" of "a.speed", "busid" of "bus.id"."""
-    *_, last = steps = name.split(".")
-    last_two = "".join(steps[-2:])
-    if last.isdigit():  # an index of an array, such as coordinates.0
-        return (last_two,)
-    return (last, last_two) if last.lower() == "id" else (last,)
+def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[str] = ()) -> tuple[str, str]:
+    """Swaps columns if their names leave it open and their values tell it."""
+    plain = {letters_of(lat), letters_of(lon)}
+    is_open = ("lat" in guessed and "lon" in guessed) or (plain <= {"x", "y", ""} and len(plain) > 1)
+    return (lon, lat) if is_open and _crossed(arrays[lat], arrays[lon]) else (lat, lon)
 
 
 # --- what values a field may have ---------------------------------------------------------------------------------

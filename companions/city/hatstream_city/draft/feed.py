@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
-from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns, letters_of
+from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
 from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
+from hatstream_city.draft.names import letters_of
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
     FIELDS,
