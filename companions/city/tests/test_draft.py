@@ -281,12 +281,28 @@ def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
     assert zones_at(43.8, 87.6) == ["Asia/Shanghai", "Asia/Urumqi"]  # both clocks are in use
 
 
-def test_no_message_shows_a_value_of_a_row(tmp_path):
-    draft_, _ = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
-    text = "\n".join([*draft_.findings, *draft_.warnings])
-    assert "B-1" not in text
-    assert "B-1" not in draft_.toml
-    assert "2026-03-02" not in text
+REPORTS = [dict(zip(NAMES, row, strict=True)) for row in rows()]
+WITHOUT_NAMES = {
+    "commas": [";".join(map(str, row)).replace(".", ",") for row in rows()],
+    "signs": [f"{bus},{time},{lat}N,{-lon}W" for bus, time, lat, lon in (row[:4] for row in rows())],
+    "letters": [f"{bus},Mon {time[:19]},N{lat},W{-lon}" for bus, time, lat, lon in (row[:4] for row in rows())],
+    "topics": [f"/vp/{report[NAMES[0]]} {json.dumps(report)}" for report in REPORTS],
+    "keys": [json.dumps({f"B-{bus}": REPORTS[40 * bus : 40 * bus + 40] for bus in range(3)})],
+    "two keys": [json.dumps({f"B-{100 + bus}": {key: REPORTS[bus][key] for key in NAMES[1:]} for bus in range(2)})],
+}
+
+
+@pytest.mark.parametrize("form", [None, *WITHOUT_NAMES])
+def test_no_message_shows_a_value_of_a_row(form, tmp_path):
+    path = as_csv(tmp_path / "f.csv", rows())
+    path.write_text("\n".join(WITHOUT_NAMES[form]) if form else path.read_text())
+    try:
+        result = draft(path, adds_and_removes=True)
+        text = "\n".join([result.toml, *result.findings, *result.warnings])
+    except InputError as error:
+        text = str(error)
+    for value in ("B-1", "B-0", "2026-03-02", "30.25", "30,25"):
+        assert value not in text
 
 
 @pytest.mark.parametrize(

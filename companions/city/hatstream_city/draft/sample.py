@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from hatstream.api import InputError, layout, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
-from hatstream_city.draft.values import FIELDS, LOOKED_AT, with_points
+from hatstream_city.draft.values import FIELDS, LOOKED_AT, has_values, is_mostly_digits, with_points
 
 HEADING = "heading"
 HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
@@ -218,12 +218,12 @@ def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
 
 
 def path_of(steps: tuple[str, ...]) -> str:
-    """Writes a place in JSON as a specification does, without a final array mark.
+    """Writes a place in JSON for a specification, ending in EACH only behind ANY.
 
-    >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*"))
-    ('a[].b', 'entity.*')
+    >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*")), path_of(("*", "[]"))
+    ('a[].b', 'entity.*', '*[]')
     """
-    steps = steps[:-1] if steps[-1] == EACH and len(steps) > 1 else steps
+    steps = steps[:-1] if steps[-1] == EACH and steps[-2:-1] not in ((), (ANY,)) else steps
     return ".".join(steps).replace(f".{EACH}", EACH)
 
 
@@ -248,10 +248,11 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
                 continue
             if isinstance(value, list) or _is_keyed(value):
                 items = value if isinstance(value, list) else value.values()
-                objects = [inner for inner in items if isinstance(inner, dict)]
+                kinds = dict if isinstance(value, list) else (dict, list)  # no path leads into an array of arrays
+                inside = [inner for inner in items if isinstance(inner, kinds)]
                 path = (*path, EACH if isinstance(value, list) else ANY)
-                counts[path] += len(objects)
-                stack += [(path, inner) for inner in objects[:_MOST_ALIKE]]
+                counts[path] += sum(isinstance(inner, dict) for inner in inside)
+                stack += [(path, inner) for inner in inside[:_MOST_ALIKE]]
             elif isinstance(value, dict):  # a key with a mark of paths would be read as several
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
                 stack += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
@@ -261,10 +262,14 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def _is_keyed(value: Any) -> bool:
-    """Checks whether keys are data: most values are objects with the same keys."""
-    if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
+    """Checks whether keys are data: most values are objects, or lists of objects, alike.
+
+    A few keys may as well be names, unless they have digits as ids have.
+    """
+    if not isinstance(value, dict) or (len(value) < _LEAST_KEYS and not all(map(is_mostly_digits, value))):
         return False
-    keys = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
+    firsts = (inner[0] if isinstance(inner, list) and inner else inner for inner in value.values())
+    keys = Counter(frozenset(inner) for inner in islice(firsts, _MOST_NESTED) if isinstance(inner, dict))
     commonest = max(keys.values(), default=0)
     return commonest > min(len(value), _MOST_NESTED) / 2
 
@@ -360,8 +365,8 @@ def _csv(text: str) -> Sample:
     if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
-    # Names are no numbers; one may be empty, as of row numbers, but then no other is repeated.
-    header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
+    # One name may be empty, as of row numbers, but then no other is repeated.
+    header = not has_values(rows[:_LINES_LOOKED_AT]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     repeated = tuple(name for name, count in Counter(names).items() if count > 1)
@@ -383,11 +388,3 @@ def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= _LEAST_FIELDS else 0.0, width)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

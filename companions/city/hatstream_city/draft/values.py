@@ -27,6 +27,7 @@ _PATTERN_BY_UNIT = (
 )
 _COMMA_NUMBER = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
+_FIRST_DIGIT, _DIGITS, _LETTERS = re.compile(r"\W*[0-9]"), re.compile("[0-9]+"), re.compile(r"[^\W\d_]+")
 LOOKED_AT = 1_000  # values of a column whose notation is looked at
 MIN_PAIRS = 30  # least number of steps that tell a unit
 LEAST_MOVE_M = 50.0
@@ -60,6 +61,27 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
         for name, values in columns.items()
     }
     return pointed, ","
+
+
+def has_values(rows: Sequence[Sequence[str]]) -> bool:
+    """Checks whether the first row has values; taken for names, they would be shown.
+
+    It has if a cell begins with digits and has few letters, or if another row looks alike but for letters and digits.
+    """
+    first, *others = rows
+    form = _form(first)
+    is_alike = "0" in form and any(row != first and _form(row) == form for row in others)
+    return is_alike or any(_FIRST_DIGIT.match(cell) and is_mostly_digits(cell) for cell in first)
+
+
+def _form(row: Sequence[str]) -> str:
+    """Replaces digits by 0 and letters by a."""
+    return _LETTERS.sub("a", _DIGITS.sub("0", "\0".join(row)))
+
+
+def is_mostly_digits(text: str) -> bool:
+    """Checks for more digits than letters, as in numbers, times and many ids."""
+    return sum(map(str.isdecimal, text)) > sum(map(str.isalpha, text))
 
 
 def merged(ids: Iterable[bytes]) -> MergedIds:
