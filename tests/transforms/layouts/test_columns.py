@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -335,6 +336,20 @@ def local_times(folder, form):
     local = {"type": "long", "logicalType": "local-timestamp-micros"}
     rows = [{**row, "time": noon} for row, noon in zip(ROWS, noons, strict=True)]
     return write_avro(folder / "a", rows, {**AVRO_TYPES, "time": local})
+
+
+@pytest.mark.parametrize("form", ["parquet", "avro"])
+def test_a_uuid_is_its_usual_text(tmp_path, form):
+    ids = [None if i % 9 == 0 else UUID(int=i % 7) for i in range(300)]
+    if form == "parquet":
+        columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
+        path = write_parquet(tmp_path / "a", columns | {"vehicle": pa.array(ids, pa.uuid())})
+    else:
+        kinds = {**AVRO_TYPES, "vehicle": ["null", {"type": "string", "logicalType": "uuid"}]}
+        path = write_avro(tmp_path / "a", [{**row, "vehicle": id_} for row, id_ in zip(ROWS, ids, strict=True)], kinds)
+    (batch,) = mapped(form).read(path)
+    texts = batch.table.column("vehicle").to_pylist()
+    assert texts == [id_ and str(id_) for id_ in ids]
 
 
 @pytest.mark.parametrize("form", ["parquet", "avro"])

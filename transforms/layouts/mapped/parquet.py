@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,7 +47,7 @@ class ParquetTable(MappedLayout):
                 needed = list(dict.fromkeys(map(_stored, self.columns, paths)))  # columns, or what is nested in them
                 groups, most = list(share.among(parquet.metadata.num_row_groups)), base.BATCH_ROWS
                 for batch in parquet.iter_batches(most, row_groups=groups, columns=needed, use_threads=False):
-                    arrays = (base.values_at(batch.column(head), steps) for head, steps in paths)
+                    arrays = (_without_uuids(base.values_at(batch.column(head), steps)) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
@@ -79,6 +80,15 @@ def _stored(column: str, path_steps: tuple[str, Path]) -> str:
     head, steps = path_steps  # of `_path`: the file's column, and the path below it
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
+
+
+def _without_uuids(values: pa.Array) -> pa.Array:
+    """Writes UUIDs as their usual texts, as Avro has them."""
+    if not isinstance(values.type, pa.UuidType):
+        return values
+    coded = values.storage.dictionary_encode()  # each one once
+    texts = [str(UUID(bytes=data)) for data in coded.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
