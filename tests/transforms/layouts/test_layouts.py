@@ -3,7 +3,9 @@
 import pickle
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
@@ -107,12 +109,18 @@ def written(name, folder, rows=ROWS):
     if name == "parquet-typed":
         columns = {field: pa.array([row[field] for row in rows]) for field in FIELDS}
         return mapped("parquet", "s"), write_parquet(path, {**columns, "time": times.cast(pa.timestamp("ms", "UTC"))})
+    if name == "avro-decimal":
+        places = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 9}
+        speeds = {"type": "fixed", "name": "d", "size": 12, "logicalType": "decimal", "precision": 28, "scale": 20}
+        types = {**AVRO_TYPES, "lat": places, "lon": ["null", places], "speed": [speeds, "null"]}
+        numbers = [{field: round(Decimal(row[field]), 9) for field in ("lat", "lon", "speed")} for row in rows]
+        return mapped("avro"), write_avro(path, map(or_, rows, numbers), types)
     micros = {"type": "long", "logicalType": "timestamp-micros"}
     typed = [{**row, "time": time} for row, time in zip(rows, times.to_pylist(), strict=True)]
     return mapped("avro"), write_avro(path, typed, {**AVRO_TYPES, "time": micros}, "null")
 
 
-KINDS = [*feed_layouts.MAPPED, "iudx-array", "iudx-lines", "parquet-typed", "avro-typed"]
+KINDS = [*feed_layouts.MAPPED, "iudx-array", "iudx-lines", "parquet-typed", "avro-typed", "avro-decimal"]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Avro container files, decoded by fastavro within bounds."""
 
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -24,6 +25,7 @@ DECODE_ROWS = 65_536
 _PLAIN_TYPES = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 _UNIT_BY_LOGICAL_TYPE = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 _MIXED_UNION = "mixed"  # in the place of an Arrow type: texts and values of other types
+_LARGEST = int(sys.float_info.max)
 _LOCAL_TIMES = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNIT_BY_LOGICAL_TYPE.items()}
 _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNIT_BY_LOGICAL_TYPE.items()} | _LOCAL_TIMES
 
@@ -116,6 +118,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     unions = [_branches(kind) for kind in kinds]
     types_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
     is_mixed = any({"string", "bytes"} <= names for names in types_of)
+    has_bytes = is_mixed or any(isinstance(kind, int) for kind in types)
     # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
     reader_schema = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
     file_bytes = file.seek(0, os.SEEK_END)
@@ -136,7 +139,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if row_count * row_nulls > most_nulls:
             raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
-        yield _batch([tuple(map(_as_text, row)) for row in rows] if is_mixed else rows, table.fields, types)
+        yield _batch([tuple(map(_decoded, row, types)) for row in rows] if has_bytes else rows, table.fields, types)
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
@@ -154,7 +157,10 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps an Avro field's schema to an Arrow type, _MIXED_UNION, or None for numbers."""
+    """Maps a schema to an Arrow type, _MIXED_UNION, a divisor, or None for numbers."""
+    match [branch for branch in _branches(kind) if branch != "null"]:
+        case [{"type": "bytes" | "fixed", "logicalType": "decimal"} as decimal] if decimal.get("scale", 0) >= 0:
+            return 10 ** decimal.get("scale", 0)
     plain, logical = set(), set()  # names of the union's plain types, and of their logical types
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -209,9 +215,14 @@ def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[An
     return typed_batch(arrays, {"not-utf8": not_utf8})
 
 
-def _as_text(value: Any) -> Any:
-    """Decodes text, with invalid bytes as lone surrogates."""
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+def _decoded(value: Any, kind: Any) -> Any:
+    """Decodes bytes: decimals as numbers, texts with invalid bytes as lone surrogates."""
+    if not isinstance(value, bytes):
+        return value
+    if not isinstance(kind, int):
+        return value.decode(errors="surrogateescape")
+    unscaled = int.from_bytes(value, signed=True)
+    return max(-_LARGEST, min(unscaled, _LARGEST)) / kind if unscaled % kind else unscaled // kind  # of ids all digits
 
 
 def _is_encodable(value: Any) -> bool:
@@ -219,10 +230,10 @@ def _is_encodable(value: Any) -> bool:
 
 
 def _array(values: Any, kind: Any) -> Any:
-    """Builds an Arrow array, but for None and _MIXED_UNION. Raises UnicodeEncodeError for surrogates."""
+    """Builds an Arrow array where `kind` is its type. Raises UnicodeEncodeError for surrogates."""
     if kind is _MIXED_UNION:
         "".join(value for value in values if isinstance(value, str)).encode()  # raises, as pa.array does for texts
-    if kind in (None, _MIXED_UNION):
+    if not isinstance(kind, pa.DataType):
         return values
     # Logical types were stripped: times are plain integers, which Arrow views as timestamps without conversion.
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
