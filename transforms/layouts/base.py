@@ -274,7 +274,7 @@ class UnreadableFile(Exception):
     """File that cannot be decoded or lacks a column."""
 
     def __init__(self, path: str, rule: str) -> None:
-        path = path.partition("\0")[0]  # of what is inside an archive, its own
+        path = path.replace("\0", "/")  # a NUL divides an archive from its member
         super().__init__(path, rule)
         self.path, self.rule = path, rule
 

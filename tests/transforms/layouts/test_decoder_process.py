@@ -44,7 +44,8 @@ def outcome(source, path):
         return sum(batch.rows for batch in read_apart(source, str(path)))
     except UnreadableFile as error:
         refusal = error
-    assert str(refusal) == f"{path}: {refusal.rule}"
+    assert str(refusal) == f"{refusal.path}: {refusal.rule}"
+    assert refusal.path.startswith(str(path))  # a member of an archive stands behind its path
     assert refusal.rule
     assert "canary" not in refusal.rule
     return refusal.rule
