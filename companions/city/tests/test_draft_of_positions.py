@@ -2,7 +2,9 @@
 
 import csv
 import json
+import shutil
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,14 +50,50 @@ def test_devices_that_do_not_know_where_they_are_do_not_hide_the_columns_of_posi
     assert (spec.cells, names) == (drafted(rows(), tmp_path)[0].cells, 240)
 
 
-def test_a_file_that_no_release_reads_is_refused_with_its_reason(tmp_path):
-    text = "\n".join(["# exported", ",".join(NAMES), *(",".join(map(str, row)) for row in rows())])
-    (tmp_path / "feed.csv").write_text(text)
-    with pytest.raises(InputError, match="column 'vehicle' is missing"):
-        draft(tmp_path / "feed.csv", adds_and_removes=True)
-
-
+LINES = [",".join(map(str, row)) for row in (NAMES, *rows())]
 RECORDS = [dict(zip(NAMES, row, strict=True)) for row in rows()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        (["# exported", "", *LINES], "the header is in line 2, blank lines aside: remove the lines above it"),
+        ([LINES[0], *(f"{line}," for line in LINES[1:])], "the first line has not as many fields as most others"),
+        (
+            [json.dumps(RECORDS[row : row + 6]) for row in range(0, 240, 6)],
+            "write one object a line, or one array of all",
+        ),
+        ([json.dumps({"vehicles": RECORDS}, indent=1)] * 2, "write one object a line, or one array of all"),
+    ],
+    ids=["title", "commas", "arrays", "documents"],
+)
+def test_a_file_that_no_release_reads_is_refused_with_its_reason(tmp_path, lines, rule):
+    (tmp_path / "feed.txt").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=rule):
+        draft(tmp_path / "feed.txt", adds_and_removes=True)
+
+
+def test_lines_that_a_release_refuses_are_said(tmp_path):
+    (tmp_path / "feed.csv").write_text("\n".join([f"{LINES[0]},note", *(f'{line},"a\nb"' for line in LINES[1:4])]))
+    with (tmp_path / "feed.csv").open("a") as file:
+        file.writelines(f"\n{line}," for line in LINES[4:])
+    (warning,) = (line for line in draft(tmp_path / "feed.csv", adds_and_removes=True).warnings if "malformed" in line)
+    assert "6 of the first rows are malformed" in warning
+    assert "no line break between quotes" in warning
+
+
+@pytest.mark.parametrize("other", ["read me\n", "\n".join([LINES[0].upper(), *LINES[1:]])])
+@pytest.mark.parametrize("pack", [None, "zip"])
+def test_files_for_which_a_release_refuses_the_others_are_named(tmp_path, other, pack):
+    feed = tmp_path / "feed"
+    feed.mkdir()
+    (feed / "a.csv").write_text("\n".join(LINES))
+    (feed / "b.csv").write_text(other)
+    path = feed if pack is None else Path(shutil.make_archive(str(feed), pack, feed))
+    warnings = draft(path, adds_and_removes=True).warnings
+    assert any(f"for 1 of them: {path}/b.csv: column 'vehicle' is missing" in line for line in warnings)
+
+
 ELSEWHERE = {f"PLATE{number}": {"seen": record["time"]} for number, record in enumerate(RECORDS[:30])}
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
 from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
-from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
+from hatstream_city.draft.files import FILE, counted, first_rows, is_by_file, read_folder
 from hatstream_city.draft.names import letters_of
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
@@ -38,6 +38,10 @@ RESOLUTION = 7  # of the H3 cells of a draft, about 2.4 km wide
 _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
+)
+_MALFORMED = (
+    "{:,} of the first rows are malformed, and refused: of CSV each line must have as many fields as the first, and no "
+    "line break between quotes."
 )
 _UNFIT = (
     "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
@@ -76,7 +80,8 @@ class DraftedFeed:
 
     zone_needed: times have no offset. is_cut: vehicles and cells are of a part of the rows. too_fast: ratio of speeds
     to those of consecutive positions; None if unknown. ids: vehicles by their spellings. no_value: numbers that stand
-    for unknown speeds. strange: sentences about other strange speeds.
+    for unknown speeds. strange: sentences about other strange speeds. malformed: one about rows that are refused.
+    errors: of files that no release reads.
     """
 
     sample: Sample
@@ -96,6 +101,8 @@ class DraftedFeed:
     too_fast: float | None = None
     no_value: tuple[float, ...] = ()
     strange: tuple[str, ...] = ()
+    malformed: str = ""
+    errors: tuple[str, ...] = ()
 
     @property
     def derived(self) -> str:
@@ -125,10 +132,8 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         _check_on_land(path, placed)
     zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
-    usable = 0.0 if columns.missing else usable_share(files[0], sample, columns)  # not judged while a column is open
-    if usable < _LEAST_USABLE and not columns.missing:
-        rule = _UNFIT if sample.layout in own_layouts() else _UNREAD
-        raise InputError(f"{files[0]}: {rule.format(usable, sample.layout)}")
+    # Not judged while a column is open.
+    usable, malformed = (0.0, "") if columns.missing else _usable(files[0], sample, columns)
     no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
     with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
     columns, unit, unit_why, too_fast = _unit_of(sample, columns, with_speed)
@@ -139,9 +144,10 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     is_cut = is_placed.size >= ROWS  # a longer sample was not read in full
     # With a column FILE each file is of one vehicle. Else rows beyond the sample are counted too, up to limits.
     vehicles_a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
-    has_more_rows = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
-    if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zones[0] if zones else "UTC")):
-        ids, vehicles_a_day, cells, is_cut = counts
+    errors: tuple[str, ...] = ()
+    if FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1):
+        zone = zones[0] if zones else "UTC"
+        ids, vehicles_a_day, cells, is_cut, errors = counted(files, sample, columns, RESOLUTION, zone)
     own = own_layouts().get(sample.layout)
     return DraftedFeed(
         sample=sample,
@@ -161,7 +167,19 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         too_fast=too_fast,
         no_value=no_value,
         strange=tuple(strange_speeds(with_speed, UPPER_KMH / KMH[unit])),
+        malformed=malformed,
+        errors=errors,
     )
+
+
+def _usable(path: str, sample: Sample, columns: DraftedColumns) -> tuple[float, str]:
+    """Computes the share of usable rows; writes of malformed ones. Raises InputError."""
+    usable, malformed = first_rows(path, sample, columns)
+    sentence = _MALFORMED.format(malformed) if malformed else ""
+    if usable < _LEAST_USABLE:
+        rule = _UNFIT if sample.layout in own_layouts() else _UNREAD
+        raise InputError(f"{path}: {rule.format(usable, sample.layout)}. {sentence}".rstrip(". "))
+    return usable, sentence
 
 
 def _check_on_land(path: Path, placed: DraftPositions) -> None:

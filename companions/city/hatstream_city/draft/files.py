@@ -24,28 +24,29 @@ MOST_ROWS, MOST_FILES = 2_000_000, 60
 _DAY_US = 86_400_000_000
 
 
-def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes the share of first rows that a release accepts. Raises InputError."""
+def first_rows(path: str, sample: Sample, columns: DraftedColumns) -> tuple[float, int]:
+    """Computes the share of usable first rows, and counts malformed ones. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
     batches = read_batches(source, path)
     batch = next((batch for batch in batches if batch.rows), None)
     with suppress(InputError):  # read to its end, a short file leaves its decoder process for the next file
         next(batches, None)
     if batch is None:
-        return 0.0
+        return 0.0, 0
     is_usable, *_ = _usable(source, batch.table)
-    return float(is_usable.sum() / batch.rows)
+    return float(is_usable.sum() / batch.rows), batch.refused.get("malformed", 0)
 
 
 def counted(
     paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
-) -> tuple[MergedIds, int, Int64s, bool] | None:
+) -> tuple[MergedIds, int, Int64s, bool, tuple[str, ...]]:
     """Counts vehicles and cells in a complete file, or first rows of several.
 
     Returns vehicles with a position, those that differ in spelling merged; the number on the busiest day; sorted cells
-    of positions; and whether rows remain uncounted. None if the only file cannot be read. zone: of days, on each of
+    of positions; whether rows remain uncounted; and errors of files that no release reads. zone: of days, on each of
     which a vehicle counts once.
     """
+    errors: list[str] = []
     ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # ids by local day since 1970
     is_cut = len(paths) > MOST_FILES
     source = layout(sample.layout, **layout_options(sample, columns))
@@ -65,11 +66,12 @@ def counted(
                 rows += batch.rows
                 if rows >= MOST_ROWS:
                     break
-        except (InputError, OSError):
-            if len(paths) == 1:
-                return None
+        except (InputError, OSError) as error:
+            errors.append(str(error))
+            is_cut = True
     vehicles_a_day = max(map(len, ids_of_day.values()), default=0)
-    return merged(set[bytes]().union(*ids_of_day.values())), vehicles_a_day, cells, is_cut or rows >= MOST_ROWS
+    all_ids = merged(set[bytes]().union(*ids_of_day.values()))
+    return all_ids, vehicles_a_day, cells, is_cut or rows >= MOST_ROWS, tuple(errors)
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
@@ -104,12 +106,17 @@ FILE = "{file}"  # stands in a specification where a column of vehicles would be
 SAMPLED_FILES, NEIGHBOURS = 20, 13
 """Files of a folder that are sampled, and of these the first ones in a row: if each is a snapshot of all vehicles,
 these tell how long lies between two reports of one."""
+_LATE_HEADER = "the header is in line {}, blank lines aside: remove the lines above it"
+_OTHER_WIDTH = "the first line has not as many fields as most others: bring all lines to one number of fields"
 _DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """Samples several files, with column FILE if each is of one vehicle."""
+    """Samples several files, with column FILE if each is of one vehicle. Raises InputError."""
     first = read_sample(paths[0])
+    if first.top:
+        rule = _OTHER_WIDTH if first.header is False else _LATE_HEADER.format(first.top + 1)
+        raise InputError(f"{paths[0]}: {rule}".replace("\0", "/"))
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
         return _with_more_rows(first, paths)  # rows name vehicles, as our own layouts' do, or files are of days

@@ -38,6 +38,7 @@ _MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
 data."""
 EACH, ANY = "[]", "*"
 """Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
+_MORE_THAN_ARRAY = re.compile(r"\]\s*\S")  # where an array ends
 _PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """Head of a point in well-known binary (byte order, kind), and its length: the head, then x and y as doubles."""
@@ -58,6 +59,7 @@ class Sample:
     decimal: str | None = None  # mark in the file, if no point; columns have points
     records: str | None = None  # path of the rows in JSON
     repeated: tuple[str, ...] = ()  # names of several columns each, which cannot be read
+    top: int = 0  # index of the header or first row among lines of CSV; a release takes line 0
 
 
 def read_sample(path: str) -> Sample:
@@ -76,6 +78,8 @@ def read_sample(path: str) -> Sample:
         return replace(sample, columns=columns, decimal=decimal)
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
+        if data.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:1] in (b"[", b"{"):
+            rule = "this is no single document of JSON: write one object a line, or one array of all"
         raise InputError(f"{shown}: {rule}") from None
 
 
@@ -309,8 +313,8 @@ def _array_start(text: str) -> list[dict[str, Any]]:
             break
         if isinstance(record, dict):
             objects.append(record)
-    if not objects:
-        raise ValueError("an array without objects")
+    if not objects or _MORE_THAN_ARRAY.match(text, index):
+        raise ValueError("an array without objects, or not alone")
     return objects
 
 
@@ -364,6 +368,7 @@ def _csv(text: str) -> Sample:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
+    top = next(number for number, row in enumerate(rows) if len(row) == width)
     rows = [row for row in rows if len(row) == width]
     # One name may be empty, as of row numbers, but then no other is repeated.
     header = not has_values(rows[:_LINES_LOOKED_AT]) and ("" not in rows[0] or len(set(rows[0])) == width)
@@ -373,9 +378,9 @@ def _csv(text: str) -> Sample:
     indices = {name: index for index, name in enumerate(names) if name not in repeated}
     columns = {name: [row[index] or None for row in values] for name, index in indices.items()}  # empty cells: missing
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
-        return Sample(name, columns)
+        return Sample(name, columns, top=top)
     option = None if delimiter == "," else delimiter  # None, here and below: a default, left out of specifications
-    return Sample("csv", columns, delimiter=option, header=None if header else False, repeated=repeated)
+    return Sample("csv", columns, delimiter=option, header=None if header else False, repeated=repeated, top=top)
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
