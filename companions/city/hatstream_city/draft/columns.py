@@ -129,7 +129,8 @@ def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: s
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
-    is_doubtful, comes_once = plausibility(ids, track) == UNLIKELY, len(np.unique(codes_of(ids))) == len(ids)
+    comes_once = len(np.unique(codes_of(ids))) == len(ids)
+    is_doubtful = not comes_once and plausibility(ids, track) == UNLIKELY
     ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
     guessed, formats = (), () if unit else time_formats(times)  # callers that guessed columns set `guessed`
     return DraftedColumns(ordered, unit or "iso", guessed, formats, is_doubtful=is_doubtful, comes_once=comes_once)
