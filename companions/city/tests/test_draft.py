@@ -3,6 +3,7 @@
 import errno
 import gzip
 import json
+import math
 import os
 import re
 import sys
@@ -183,6 +184,13 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
     assert load(tmp_path / "drafted.toml").input.columns["time"] == "when"
 
 
+def test_without_positions_nothing_is_told_of_zones_or_speeds(tmp_path):
+    lines = [(bus, time, "here", "there", speed) for bus, time, _, _, speed in rows()]
+    result = draft(as_csv(tmp_path / "f.csv", lines), adds_and_removes=True)
+    assert "where the sample lies" not in result.toml
+    assert "fastest of a hundred" not in "".join((result.toml, *result.findings))
+
+
 def test_of_one_name_for_several_columns_none_is_read_and_that_is_said(tmp_path):
     path = as_csv(tmp_path / "f.csv", [(*NAMES, "speed"), *((*row, 1) for row in rows())], header=False)
     warnings = draft(path, adds_and_removes=True).warnings
@@ -256,6 +264,19 @@ def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, t
     lines = [(bus, time, lon, lat, speed) for bus, time, lat, lon, speed in moved] if by_lon else moved
     columns = json.loads(drafted(as_csv(tmp_path / "f.csv", lines, header=False), tmp_path)[1].text)["input"]["columns"]
     assert (columns["lat"], columns["lon"]) == (("4", "3") if by_lon else ("3", "4"))
+
+
+@pytest.mark.parametrize("by_lat", [True, False])
+@pytest.mark.parametrize("names", [("x", "y"), ("lon", "lat")])
+def test_which_of_two_numbers_is_the_latitude_is_told_by_speeds(names, by_lat, tmp_path):
+    """In Warsaw, which is on land if it is swapped; the circles of `rows` are wider in degrees there."""
+    wider = math.cos(math.radians(30.3)) / math.cos(math.radians(52.3))
+    places = [(lat + 22, (lon + 97.75) * wider + 21) for _, _, lat, lon, _ in rows()]
+    lines = [(*row[:2], *(place if by_lat else place[::-1]), row[4]) for row, place in zip(rows(), places, strict=True)]
+    path = as_csv(tmp_path / "f.csv", [("bus", "t", *names, "v"), *lines], header=False)
+    result, spec = drafted(path, tmp_path)
+    assert spec.input.columns["lat"] == ("x" if by_lat and "x" in names else names[1])
+    assert any("swapped: check" in line for line in result.warnings) == (by_lat and "lat" in names)
 
 
 def test_times_without_an_offset_get_a_zone_to_check(tmp_path):

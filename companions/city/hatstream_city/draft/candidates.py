@@ -77,9 +77,7 @@ def agreement(vehicle: Int64s, track: Track) -> float:
 
 def speed_agreement(vehicle: Int64s, track: Track, speeds: Any) -> float:
     """Correlates an Arrow column of speeds, in any unit, with ways between positions."""
-    speed = units().numbers(speeds)
-    rows = DraftPositions(vehicle, track.us, track.lat, track.lon, speed.values).where(track.fits & speed.valid)
-    moves = moves_of(rows, least_m=0)
+    moves = moves_of(with_speeds(vehicle, track, speeds), least_m=0)
     # Ranks, as codes of unknown speeds lie far from the others.
     by_position, by_speed = (
         np.unique(values, return_inverse=True)[1]
@@ -88,6 +86,12 @@ def speed_agreement(vehicle: Int64s, track: Track, speeds: Any) -> float:
     if moves.metres.size < MIN_PAIRS or not (by_position.any() and by_speed.any()):
         return 0.0
     return float(np.corrcoef(by_position, by_speed)[0, 1])
+
+
+def with_speeds(vehicle: Int64s, track: Track, speeds: Any) -> DraftPositions:
+    """Joins valid rows of a track and of an Arrow column of speeds."""
+    speed = units().numbers(speeds)
+    return DraftPositions(vehicle, track.us, track.lat, track.lon, speed.values).where(track.fits & speed.valid)
 
 
 def codes_of(ids: Any) -> Int64s:

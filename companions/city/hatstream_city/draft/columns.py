@@ -26,11 +26,13 @@ from hatstream_city.draft.candidates import (
     plausibility,
     speed_agreement,
     track_of,
+    with_speeds,
 )
 from hatstream_city.draft.names import by_name, last_parts, letters_of, most_alike
 from hatstream_city.draft.values import (
     MOST_BAD,
     TRIED,
+    are_crossed,
     in_century,
     is_nowhere,
     is_plain,
@@ -168,6 +170,10 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
         _choose_by_motion(arrays, names, rivals)
+        may_be = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
+        ids = codes_of(arrays[names["vehicle"]])
+        if may_be and are_crossed(with_speeds(ids, _track(arrays, names), arrays[names["speed"]])):
+            names["lat"], names["lon"] = names["lon"], names["lat"]
     return names, guessed
 
 
@@ -274,9 +280,14 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
 
 def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[str] = ()) -> tuple[str, str]:
     """Swaps columns if their names leave it open and their values tell it."""
-    plain = {letters_of(lat), letters_of(lon)}
-    is_open = ("lat" in guessed and "lon" in guessed) or (plain <= {"x", "y", ""} and len(plain) > 1)
-    return (lon, lat) if is_open and _crossed(arrays[lat], arrays[lon]) else (lat, lon)
+    may_be = _may_be_crossed(lat, lon, guessed)
+    return (lon, lat) if may_be and _crossed(arrays[lat], arrays[lon]) else (lat, lon)
+
+
+def _may_be_crossed(lat: str, lon: str, guessed: Sequence[str]) -> bool:
+    """Checks whether names leave open which is latitude: none, x and y, numbers."""
+    names, is_geojson = {letters_of(lat), letters_of(lon)}, lon.endswith("coordinates.0")
+    return ("lat" in guessed and "lon" in guessed) or (names <= {"x", "y", ""} and not is_geojson)
 
 
 # --- what values a field may have ---------------------------------------------------------------------------------

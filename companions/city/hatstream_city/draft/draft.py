@@ -113,6 +113,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
+    zone_is = f"the zone where the sample lies{others}: check" if zones else "no position tells it: write your zone"
     vehicles = town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
     profiles = {} if town is None else {name: _inline(profile) for name, profile in town.service.by_key.items()}
     fill = partial(
@@ -120,7 +121,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
         facts,
         zone=zone,
         follows_hours=follows_hours(zone),
-        zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
+        zone_is="of the timetable's agency" if town else zone_is,
         span_vehicles=SPAN_VEHICLES,
         vehicles=vehicles,
         profile=profiles["route_id"] if keyed else _inline(town.service.profile if town else USUAL_PROFILE),

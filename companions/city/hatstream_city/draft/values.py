@@ -30,6 +30,7 @@ _POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 _FIRST_DIGIT, _DIGITS, _LETTERS = re.compile(r"\W*[0-9]"), re.compile("[0-9]+"), re.compile(r"[^\W\d_]+")
 LOOKED_AT = 1_000  # values of a column whose notation is looked at
 MIN_PAIRS = 30  # least number of steps that tell a unit
+CLEAR_ERRORS = 5  # standard errors that are no chance, though a vehicle's moves are like one another
 LEAST_MOVE_M = 50.0
 LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
 """In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
@@ -119,7 +120,9 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
     if ratio is not None:
         unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
-    fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0  # in the unknown unit
+    if not rows.speed.size:
+        return "m/s", "a guess, as no row has a position and a speed: check it"
+    fast = float(np.quantile(rows.speed, 0.99))  # in the unknown unit
     unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
     return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
 
@@ -164,6 +167,24 @@ def speed_ratio(rows: DraftPositions) -> float | None:
     return by_speed / by_position if by_speed > 0 and by_position > 0 else None
 
 
+def are_crossed(rows: DraftPositions) -> bool:
+    """Checks whether speeds fit ways clearly better if latitude and longitude are swapped.
+
+    The ratio of a way by speeds to one by positions depends on the direction where they are swapped.
+    """
+    swapped, errors = rows._replace(lat=rows.lon, lon=rows.lat), []
+    if not rows.us.size or np.abs(rows.lon).max() > 90 or is_nowhere(*(np.median(swapped[2:4], axis=1).tolist())):
+        return False
+    for moves in map(moves_of, (rows, swapped)):
+        speed = moves.start_speed + moves.end_speed
+        log_ratio = np.log((speed * moves.step_s / moves.metres)[speed > 0])
+        if log_ratio.size < MIN_PAIRS:
+            return False
+        errors.append(np.abs(log_ratio - np.median(log_ratio)))
+    standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))
+    return bool(errors[0].mean() - errors[1].mean() > CLEAR_ERRORS * standard_error)
+
+
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     """Describes strange speeds to the operator. upper: the largest accepted, in the feed's unit."""
     speed, moves = rows.speed, moves_of(rows)
@@ -182,6 +203,8 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
+    if are_crossed(rows):
+        sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")
     return sentences
 
 
