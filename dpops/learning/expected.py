@@ -289,7 +289,7 @@ def expected_maps(
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
     maps, reports = [], traffic / traffic.sum()
     for day in days:
-        # Places vary around their cells; guessed: cells by a third as much, of which n days leave 1 / n^2 unknown.
+        # Places vary around cells; cells, guessed, with a third of that variance, n days leaving 1 / n^2 of it.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
         # Noise of a day's mean, sum of speeds over weight; an error of the weight scales the place's difference.
         noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2

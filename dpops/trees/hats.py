@@ -83,7 +83,7 @@ class PlannedTree(NamedTuple):
 def share_error(shape: PlannedTree) -> float:
     """Averages E|noise| of shares over inner edges, for mass and epsilon 1."""
     sds = law(*shape).prefix_sd()
-    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0  # a Laplace law's E|noise| is sd / sqrt(2)
+    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0  # E|noise| as of a Laplace law of this sd
 
 
 @cache

@@ -142,7 +142,7 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes distinct ids as text, `casefold` and `integer`, (ids, 3), for comparison."""
+    """Hashes ids that differ in `form`, as text, `casefold` and `integer`, (ids, 3)."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())

@@ -33,11 +33,11 @@ def shape_pieces(
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
     its positions: see `near.places_of_cells`.
     """
-    features, names, cells, main = _parts(document, region, buffer_m, report)
-    for name in _lacking(names, main):
+    features, names, cells, main_cells = _parts(document, region, buffer_m, report)
+    for name in _lacking(names, main_cells):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
-    geometries = tuple(feature["geometry"] for feature in features)
-    return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, Places(names, main, geometries), cells.turns)
+    places = Places(names, main_cells, tuple(feature["geometry"] for feature in features))
+    return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, places, cells.turns)
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
