@@ -70,7 +70,7 @@ oldest-beam: install
 	@grep -oE '^[A-Za-z0-9._-]+==[^\\]+' requirements.lock | sed 's/^apache-beam==.*/apache-beam==2.76.0/' > build/oldest-beam/pinned.txt
 	@build/oldest-beam/bin/pip install --quiet --no-deps -r build/oldest-beam/pinned.txt
 	@build/oldest-beam/bin/pip install --quiet --no-deps --no-build-isolation -e . $(COMPANIONS:%=-e %)
-	@$(TESTING) build/oldest-beam/bin/python -m pytest tests/hatstream tests/transforms/steps tests/pipelines/runs tests/golden tests/stream -m "not slow and not engines"
+	@$(TESTING) build/oldest-beam/bin/python -m pytest tests/hatstream tests/transforms/time tests/pipelines/runs tests/golden tests/stream -m "not slow and not engines"
 
 check: lint types
 

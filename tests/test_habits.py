@@ -40,3 +40,8 @@ def test_the_core_does_not_grow() -> None:
 def test_no_test_module_imports_another() -> None:
     pattern = re.compile(r"^\s*from tests\.\S*test_\w+ import", re.MULTILINE)
     assert [str(path) for path in files("tests") if path.suffix == ".py" and pattern.search(path.read_text())] == []
+
+
+def test_what_the_makefile_names_is_there() -> None:
+    paths = re.findall(r"tests/[\w/.]+", (ROOT / "Makefile").read_text())
+    assert [path for path in paths if not (ROOT / path).exists()] == []
