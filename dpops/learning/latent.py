@@ -313,10 +313,10 @@ class SpeedField(LatentField):
         An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
         vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
         """
-        usual = self._facts.hat_weight * math.exp(weights.retention)  # after clips
+        hat_weight = self._facts.hat_weight * math.exp(weights.retention)  # after clips
         # Of the busiest hour, shared by the HATs that one vehicle touches in it, and by all vehicles of the day.
         peaks = [hats.sum(axis=0).max() / self._facts.hats_in_hour for hats in self.weights]
-        self.one_weights = np.maximum(usual, peaks / np.array([number.upper95 for number in weights.numbers]))
+        self.one_weights = np.maximum(hat_weight, peaks / np.array([number.upper95 for number in weights.numbers]))
 
     def hat_variances(self, day: int) -> Float64s:
         """Computes variances of HATs' means around the field, (cells, slots)."""

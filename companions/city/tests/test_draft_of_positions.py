@@ -82,13 +82,13 @@ def test_lines_that_a_release_refuses_are_said(tmp_path):
     assert "no line break between quotes" in warning
 
 
-@pytest.mark.parametrize("other", ["read me\n", "\n".join([LINES[0].upper(), *LINES[1:]])])
+@pytest.mark.parametrize("text", ["read me\n", "\n".join([LINES[0].upper(), *LINES[1:]])])
 @pytest.mark.parametrize("pack", [None, "zip"])
-def test_files_for_which_a_release_refuses_the_others_are_named(tmp_path, other, pack):
+def test_files_for_which_a_release_refuses_the_others_are_named(tmp_path, text, pack):
     feed = tmp_path / "feed"
     feed.mkdir()
     (feed / "a.csv").write_text("\n".join(LINES))
-    (feed / "b.csv").write_text(other)
+    (feed / "b.csv").write_text(text)
     path = feed if pack is None else Path(shutil.make_archive(str(feed), pack, feed))
     warnings = draft(path, adds_and_removes=True).warnings
     assert any(f"for 1 of them: {path}/b.csv: column 'vehicle' is missing" in line for line in warnings)

@@ -177,10 +177,10 @@ RIVALS = {  # names of columns, how a row's number and values become theirs, and
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_of_rival_columns_the_one_that_agrees_with_the_motion_is_taken(kind, tmp_path):
-    names, values, taken = RIVALS[kind]
+    names, values, expected = RIVALS[kind]
     lines = [values(number, *row) for number, row in enumerate(by_time())]
     columns, _ = columns_of(as_csv(tmp_path / "f.csv", names, lines), tmp_path)
-    assert columns.items() >= taken.items()
+    assert columns.items() >= expected.items()
 
 
 def test_an_id_of_one_row_each_is_no_vehicle_in_a_long_sample(tmp_path):

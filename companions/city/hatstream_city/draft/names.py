@@ -60,4 +60,4 @@ def letters_of(name: str) -> str:
 
 def most_alike(name: str, others: Iterable[str]) -> str:
     """Picks the name with the most letters in common, from either end."""
-    return max(others, key=lambda other: sum(map(eq, name, other)) + sum(map(eq, name[::-1], other[::-1])))
+    return max(others, key=lambda rival: sum(map(eq, name, rival)) + sum(map(eq, name[::-1], rival[::-1])))
