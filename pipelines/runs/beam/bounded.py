@@ -63,6 +63,7 @@ class Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
+        self._file_name = f"a temporary file in {tempfile.gettempdir()}"  # for errors
         self._lock = threading.Lock()
         self._end = 0
         self._appended: list[bytes] = []  # references
@@ -89,10 +90,9 @@ class Spool:
             try:
                 written = os.pwrite(self._file.fileno(), data, self._end)
             except OSError as error:
-                raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
+                raise StepError(f"{self._file_name}: {reason_of(error)}") from None
             if written != len(data):
-                where = f"a temporary file in {tempfile.gettempdir()}"
-                raise StepError(f"{where}: no space is left: free some, or set TMPDIR")
+                raise StepError(f"{self._file_name}: no space is left: free some, or set TMPDIR")
             self._end += written
             return msgspec.msgpack.encode((self._end - written, written))
 

@@ -111,19 +111,18 @@ class Stream:
             publish(estimates, self.job.outputs, prefix)
 
     def released(
-        self, given: beam.Pipeline | PCollection[Any], pipeline: beam.Pipeline
+        self, origin: beam.Pipeline | PCollection[Any], pipeline: beam.Pipeline
     ) -> tuple[PCollection[Refused], list[tuple[str, PCollection[SlotEstimates]]]]:
         """Returns dead letters, and estimates of slots and of periods with sinks' prefix.
 
-        given: what the source reads.
-        Reports late for their slot are refused; where counts are secret, those late for their pane: their own minute
-        decides, and no other vehicle's report.
+        origin: what the source reads. Reports late for their slot are refused; where counts are secret, those late for
+        their pane: their own minute decides, and no other vehicle's report.
         """
         job, later = self.job, self.later
         beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
         length_s = job.slot_s if job.release.keeps_late else self.pane_s  # secret counts keep none
         lateness = steps.RefuseLate(length_s, later.more_s if later else 0)
-        events, refused = observe(given | "read" >> self.source, job, self.pane_s, lateness)
+        events, refused = observe(origin | "read" >> self.source, job, self.pane_s, lateness)
         windows = InWindows(beats, self.heartbeat.start_s, self.pane_s)
         drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
         branches = [("", road(windows.tallies(events, job), job, windows, drawing))]

@@ -207,12 +207,12 @@ def _folded(source: StateSource, periods: int) -> State:
     return state
 
 
-def _known(source: StateSource, most: int, stored: StoredState | None) -> Iterator[State]:
+def _known(source: StateSource, most_periods: int, stored: StoredState | None) -> Iterator[State]:
     """Yields known states of at most so many periods: newest first, the file's last."""
     for digest, state in reversed(_FOLDED):
-        if state.days <= most and source.begins_with(state.days, digest):
+        if state.days <= most_periods and source.begins_with(state.days, digest):
             yield state
-    if stored is not None and stored.number <= most and source.begins_with(stored.number, stored.rests_on):
+    if stored is not None and stored.number <= most_periods and source.begins_with(stored.number, stored.rests_on):
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(*WRONG):  # arrays of another model
