@@ -106,12 +106,11 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
     return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
 
 
-def facts_of(
-    spec: Specification, period: str, slot_s: int, joint_slots_s: tuple[int, ...], plan_count: int
-) -> SlotFacts:
-    """Returns a slot's public facts. joint_slots_s: slots planned together. plan_count: number in a period."""
+def facts_of(spec: Specification, period: str, slot_s: int, slots_s: tuple[int, ...]) -> SlotFacts:
+    """Returns a slot's public facts. slots_s: all of its period, if needed."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
-    return SlotFacts(period, start, end, joint_slots_s, plan_count)
+    allocation = spec.privacy.allocation
+    return SlotFacts(period, start, end, allocation.planned_with(slot_s, slots_s), allocation.plan_count(len(slots_s)))
 
 
 def with_digest_form(job: Job, ledger: Ledger) -> Job:
@@ -166,20 +165,17 @@ def job_of(spec: Specification, calendar: Calendar, secret: Secret, account: Led
 
 def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
     """Collects public facts by slot's start. Raises UsageError if the range divides a plan."""
-    facts = {}
+    facts = dict[int, SlotFacts]()
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)
         with raise_as(UsageError, CalendarError):
             all_starts = spec.slots_of_period(starts[0])  # also those outside of the range
-        allocation = spec.privacy.allocation
-        if allocation.whole_periods and starts != all_starts:
+        if spec.privacy.allocation.whole_periods and starts != all_starts:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(all_starts)} slots, "
                 f"the range holds {len(starts)} of them"
             )
-        plan_count = allocation.plan_count(len(all_starts))
-        for start_s in starts:
-            facts[start_s] = facts_of(spec, period, start_s, allocation.planned_with(start_s, starts), plan_count)
+        facts |= {start_s: facts_of(spec, period, start_s, all_starts) for start_s in starts}
     return facts
 
 

@@ -160,11 +160,6 @@ def show_hats(plan: Planned, console: Console) -> None:
     verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
     table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
     console.print(table)
-    columns = ("what differs between two feeds: the speeds of", ">|this release", ">|the whole account")
-    table = table_of("One release, said in several ways: epsilon under counts-public", *columns)
-    for guarantee in plan.guarantees:
-        table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
-    console.print(table)
     console.print(plan.not_protected)
     console.print(_other_choices(plan))
     if (needs := plan.needs) is not None:

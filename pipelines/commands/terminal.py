@@ -4,9 +4,8 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from pipelines.errors import FAILED, Report, ignore
 
 LOG_COLUMNS = 130  # width of tables where standard output is no terminal and COLUMNS does not say how wide it is
 LEAST_COLUMNS = 60  # a narrower terminal breaks the lines of tables itself
-SAY_EVERY_S = 60.0  # between two lines of progress in a log
+LOG_EVERY_S = 60.0  # between two lines of progress in a log
 
 _VERBOSITY_KEY = "hatstream.verbosity"  # key of click's metadata: -1 quiet, 1 verbose
 
@@ -101,40 +100,40 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     >>> with progress_bars(quiet=True) as report:
     ...     report("files read", 1, 2)
     """
-    errors = Console(stderr=True)
     if quiet or _verbosity() < 0 or sys.stderr is None:
         yield ignore
-    elif errors.is_terminal:
-        with _bars(errors) as report:
-            yield report
-    else:
-        log = _Log()
-        try:
-            with watched_every(min(SAY_EVERY_S, 1.0), log.write_if_due):
-                yield log.report
-        finally:
-            log.end_phase()
-
-
-@contextmanager
-def _bars(errors: Console) -> Iterator[Report]:
-    """Yields a progress callback that draws a bar per phase on `errors`."""
+        return
+    errors, task_of = Console(stderr=True), dict[str, Any]()
     name = TextColumn("{task.description}", table_column=Column(no_wrap=True))
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
-    columns = (name, bar, *map(_Words, (_count, _rate, _left)))
-    bars, task_of = Progress(*columns, console=errors, expand=True), dict[str, Any]()
+    bars = Progress(name, bar, *map(_Words, (_count, _rate, _left)), console=errors, expand=True)
 
     def report(phase: str, count: int, total: int | None) -> None:
         if phase not in task_of:
-            bars.start()  # not before: a command without phases draws no empty display
+            if errors.is_terminal:
+                bars.start()  # not before: a command without phases draws no empty display
             task_of[phase] = bars.add_task(phase, total=total)
         bars.update(task_of[phase], completed=count, total=total)
 
+    shown = dict[int, float]()  # a log's newest count of each phase
     try:
-        yield report
+        with nullcontext() if errors.is_terminal else watched_every(LOG_EVERY_S, partial(_log, bars, shown)):
+            yield report
     finally:
-        if task_of:
+        if shown:  # the ends of phases; a command of seconds has no lines
+            _log(bars, shown)
+        if errors.is_terminal and task_of:
             bars.stop()
+
+
+def _log(bars: Progress, shown: dict[int, float]) -> None:
+    """Writes a line of each phase that went on. shown: counts written, by task."""
+    for task in bars.tasks:
+        if shown.get(task.id) != task.completed:
+            shown[task.id] = task.completed
+            share = f"{task.percentage:.0f} %" if task.total else ""
+            words = filter(None, (_count(task), share, _rate(task), _left(task)))
+            click.echo(f"{task.description}: {', '.join(words)}", err=True)
 
 
 class _Words(ProgressColumn):
@@ -149,7 +148,7 @@ class _Words(ProgressColumn):
 
 
 def _count(task: Task) -> str:
-    return counted(int(task.completed), None if task.total is None else int(task.total))
+    return f"{task.completed:,.0f}" + ("" if task.total is None else f" of {max(task.total, task.completed):,.0f}")
 
 
 def _rate(task: Task) -> str:
@@ -158,64 +157,11 @@ def _rate(task: Task) -> str:
 
 
 def _left(task: Task) -> str:
+    """Formats the time left; until then, or when finished, the time spent."""
     seconds = task.time_remaining
     if seconds is None or task.finished:
         return duration(task.finished_time or task.elapsed or 0.0)
     return f"{duration(seconds)} left"
-
-
-class _Log:
-    """Progress log of a line a minute."""
-
-    def __init__(self) -> None:
-        self._phase: tuple[str, float, int, int | None] | None = None  # name, start_s, count, total
-        self._line_s, self._has_lines, self._lock = time.monotonic(), False, threading.Lock()
-
-    def report(self, name: str, count: int, total: int | None) -> None:
-        """Notes a phase's progress; ends the phase before where its name is new."""
-        with self._lock:
-            if self._phase is None or self._phase[0] != name:
-                self.end_phase()
-                self._phase = (name, time.monotonic(), count, total)
-            self._phase = (*self._phase[:2], count, total)  # its name and begin stay
-
-    def write_if_due(self) -> None:
-        """Writes a line if the newest one is a minute old."""
-        with self._lock:
-            if time.monotonic() - self._line_s >= SAY_EVERY_S:
-                self.write()
-
-    def end_phase(self) -> None:
-        """Writes the last line of a phase that has lines."""
-        if self._has_lines:
-            self.write()
-        self._has_lines = False
-
-    def write(self) -> None:
-        """Writes the phase's line to stderr."""
-        self._line_s, self._has_lines = time.monotonic(), True
-        if self._phase is not None:
-            name, begun_s, count, total = self._phase
-            click.echo(line(name, count, total, self._line_s - begun_s), err=True)
-
-
-def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
-    """Formats progress as a line of the log. spent_s: seconds since the phase began."""
-    pieces = [f"{phase}: {counted(count, total)}"]
-    if total:
-        pieces.append(f"{100 * min(count / total, 1):.0f} %")
-    rate = count / spent_s if spent_s > 0 else 0.0
-    if rate >= 1:
-        pieces.append(f"{rate:,.0f} a second")
-    pieces.append(f"after {duration(spent_s)}")
-    if total and 0 < count < total:
-        pieces.append(f"about {duration(spent_s * (total - count) / count)} left")
-    return ", ".join(pieces)
-
-
-def counted(count: int, total: int | None) -> str:
-    """Formats a count, with its total if known."""
-    return f"{count:,}" if total is None else f"{count:,} of {max(total, count):,}"
 
 
 def duration(seconds: float) -> str:

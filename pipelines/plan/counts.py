@@ -63,25 +63,19 @@ class SampleCounts(NamedTuple):
             counts_of_periods.append(self._replace(**columns, period=None, days=(days,)))
         return counts_of_periods
 
-    @classmethod
-    def unnamed(cls, hats: list[Int64s], origin: str) -> "SampleCounts":
-        """Makes counts of HATs with unknown slots and vehicles."""
-        count = np.concatenate(hats)
-        cell = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
-        slot, vehicle = np.zeros(count.size, np.int64), np.arange(count.size)
-        return cls(slot, cell, vehicle, count, slots_named=False, vehicles_named=False, origin=origin)
-
 
 def typical_counts() -> SampleCounts:
     """Creates HATs of TYPICAL_VEHICLES, whose reports are spaced evenly by logarithm."""
     low, high = TYPICAL_COUNTS
     # n numbers between the two ends, which no vehicle has.
-    spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
+    count = np.concatenate([np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES])
+    hat = np.repeat(np.arange(len(TYPICAL_VEHICLES)), TYPICAL_VEHICLES)
     origin = (
         f"typical HATs of {', '.join(map(str, TYPICAL_VEHICLES))} vehicles, each vehicle with {low} to {high} reports; "
         "--counts takes your own, --synthetic a made-up fleet"
     )
-    return SampleCounts.unnamed(spreads, origin)
+    slot, vehicle = np.zeros(count.size, np.int64), np.arange(count.size)  # unknown: of one slot, all different
+    return SampleCounts(slot, hat, vehicle, count, slots_named=False, vehicles_named=False, origin=origin)
 
 
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
@@ -122,65 +116,13 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     """Reads a file of counts. Raises InputError.
 
-    .json: a list of integers, or an object with it under "counts": the vehicles of one HAT. .csv, .jsonl, .parquet: a
-    table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the
-    timetable's, if every slot is named by its start.
+    .json: a list of integers, of the vehicles of one HAT. .csv, .jsonl, .parquet: a table with the column `count` and
+    either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the timetable's, if every slot is named by its
+    start.
     """
     if not path.is_file():
         raise InputError(f"there is no file of counts at {path}")
-    if path.suffix != ".json":
-        return _tabled(path, _table(path), timetable)
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise InputError(f"{path} is not JSON") from None
-    counts = document.get("counts") if isinstance(document, dict) else document
-    if not isinstance(counts, list) or not counts:
-        raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
-    for index, count in enumerate(counts):
-        if type(count) is not int or not 1 <= count <= MOST_SAMPLES:  # True is no count
-            raise InputError(f"{path}: count number {index + 1} of the list must be {_COUNT_RULE}")
-    if sum(counts) > MOST_SAMPLES:
-        raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
-    return SampleCounts.unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
-
-
-def _table(path: Path) -> pa.Table:
-    """Reads the known, nonempty columns of a file of counts. Raises InputError."""
-    try:
-        if path.suffix == ".csv":
-            options = pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(COLUMNS, pa.string()),
-                include_columns=list(COLUMNS),
-                include_missing_columns=True,
-                strings_can_be_null=True,
-                null_values=[""],
-            )
-            table = pyarrow.csv.read_csv(path, convert_options=options)
-        elif path.suffix in (".jsonl", ".ndjson"):
-            table = pyarrow.json.read_json(path)
-        elif path.suffix == ".parquet":
-            table = pq.read_table(path, columns=[name for name in pq.read_schema(path).names if name in COLUMNS])
-        else:
-            raise InputError(f"counts come from .json, .csv, .jsonl or .parquet files; this is {path}")
-    except (pa.ArrowException, KeyError):
-        raise InputError(f"{path} cannot be read as {path.suffix[1:]}") from None
-    if not table.num_rows:
-        raise InputError(f"{path} holds no rows")
-    columns = {name: table.column(name) for name in COLUMNS if name in table.column_names}
-    nonempty = {name: column.combine_chunks() for name, column in columns.items() if column.null_count < len(column)}
-    for name, column in nonempty.items():
-        if column.null_count:
-            row = pc.index(pc.is_null(column), True).as_py() + 1
-            raise InputError(f"{path}: column {name!r} is empty in row {row}")
-    return pa.table(nonempty)
-
-
-def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
-    """Checks a table of counts, and turns it into codes. Raises InputError.
-
-    table: a row per vehicle and HAT, with some of COLUMNS; vehicles are unlinked if it has no `vehicle`.
-    """
+    table = _table(path)  # a row per vehicle and HAT, with some of COLUMNS; without `vehicle` these are unlinked
     names = set(table.column_names)
     if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
         raise InputError(
@@ -210,12 +152,43 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     if days is None:
         return counts
-    periods = [timetable.period_of(day) for day in days]  # by code of slot
-    days_of: dict[str, set[date]] = {}
-    for day, period in zip(days, periods, strict=True):
-        days_of.setdefault(period, set()).add(day)
-    codes = np.array([list(days_of).index(name) for name in periods], np.int64)  # of periods, by code of slot
-    return counts._replace(period=codes[counts.slot], days=tuple(map(len, days_of.values())))
+    periods, codes = np.unique([timetable.period_of(day) for day in days], return_inverse=True)  # by code of slot
+    days_of = Counter(map(timetable.period_of, {*days}))
+    return counts._replace(period=codes[counts.slot], days=tuple(days_of[period] for period in periods.tolist()))
+
+
+def _table(path: Path) -> pa.Table:
+    """Reads the known, nonempty columns of a file of counts. Raises InputError."""
+    try:
+        if path.suffix == ".json":
+            counts = msgspec.json.decode(path.read_bytes(), type=list[int])
+            table = pa.table({"hat": [0] * len(counts), "count": counts})
+        elif path.suffix == ".csv":
+            options = pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(COLUMNS, pa.string()),
+                include_columns=list(COLUMNS),
+                include_missing_columns=True,
+                strings_can_be_null=True,
+                null_values=[""],
+            )
+            table = pyarrow.csv.read_csv(path, convert_options=options)
+        elif path.suffix in (".jsonl", ".ndjson"):
+            table = pyarrow.json.read_json(path)
+        elif path.suffix == ".parquet":
+            table = pq.read_table(path, columns=[name for name in pq.read_schema(path).names if name in COLUMNS])
+        else:
+            raise InputError(f"counts come from .json, .csv, .jsonl or .parquet files; this is {path}")
+    except (pa.ArrowException, msgspec.MsgspecError, KeyError, ValueError, OverflowError):
+        raise InputError(f"{path} cannot be read as {path.suffix[1:]}") from None
+    if not table.num_rows:
+        raise InputError(f"{path} holds no rows")
+    columns = {name: table.column(name) for name in COLUMNS if name in table.column_names}
+    nonempty = {name: column.combine_chunks() for name, column in columns.items() if column.null_count < len(column)}
+    for name, column in nonempty.items():
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py() + 1
+            raise InputError(f"{path}: column {name!r} is empty in row {row}")
+    return pa.table(nonempty)
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
@@ -241,12 +214,10 @@ def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
 
 def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
     """Numbers a column's distinct values by first appearance."""
-    column = table.column(name).combine_chunks()
-    if not pa.types.is_dictionary(column.type):
-        try:
-            column = column.dictionary_encode()
-        except pa.ArrowException:
-            raise InputError(f"{path}: column {name!r} must hold text or numbers") from None
+    try:
+        column = pc.dictionary_encode(table.column(name)).combine_chunks()
+    except pa.ArrowException:
+        raise InputError(f"{path}: column {name!r} must hold text or numbers") from None
     return np.asarray(column.indices.to_numpy(zero_copy_only=False), np.int64)
 
 

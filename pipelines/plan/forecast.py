@@ -61,11 +61,7 @@ class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     choice: str
     as_specified: bool
-    epsilon: float
-    resolution: int
-    slot_minutes: int
     hats: int
-    hats_planned: int
     median_vehicles: float
     forecast_error: dict[str, float]
     composed: totals.Composed
@@ -82,7 +78,6 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     hats: int
     statistics: list[StatisticPlan]
     composed: totals.Composed
-    guarantees: list[totals.Guarantee]
     not_protected: str
     choices: list[OtherChoice]
     notes: list[str]
@@ -167,7 +162,6 @@ def plan_hats(
         hats=len(hats),
         statistics=statistics,
         composed=composed,
-        guarantees=totals.translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
@@ -295,11 +289,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
     return OtherChoice(
         choice=name,
         as_specified=name.endswith(AS_IS),
-        epsilon=float(spec.privacy.allocation.epsilon),
-        resolution=spec.cells.resolution,
-        slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
-        hats_planned=len(sample),
         median_vehicles=float(np.median([hat.samples.size for hat in hats])),
         forecast_error=errors,
         composed=composed,

@@ -64,14 +64,12 @@ class StreamFacts(Mapping[int, SlotFacts]):
     _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)  # cache
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
-        """Computes a slot's facts; joint slots are those that are planned with it."""
+        """Computes a slot's facts."""
         timetable = self.spec.timetable
         period = timetable.period_of(timetable.day_of(slot_s))
         if period not in self._slots_of:
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
-        slots = self._slots_of[period]
-        joint_slots_s = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # each slot has its plan
+        return jobs.facts_of(self.spec, period, slot_s, self._slots_of[period])
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -65,24 +66,31 @@ def test_every_command_takes_quiet_and_verbose():
             assert {"quiet", "verbose"} <= {parameter.name for parameter in subcommand.params}, subcommand.name
 
 
-def test_a_log_gets_a_line_a_minute_and_a_last_one(monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
-    log = terminal._Log()
-    for now[0] in (1.0, 30.0, 61.0):
-        log.report("rows read", int(1_000 * now[0]), 100_000)
-    log.write()
-    log.report("slots released", 1, 4)
-    log.end_phase()
-    first, last = capsys.readouterr().err.splitlines()
-    assert first == ("rows read: 61,000 of 100,000, 61 %, 1,017 a second, after 1 min 0 s, about 38 s left")
-    assert last.startswith("rows read: 61,000")
+def test_a_log_gets_lines_of_phases_that_went_on_and_their_ends(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "LOG_EVERY_S", 0.2)
+    monkeypatch.setattr(Task, "speed", 1_000.0)
+    with terminal.progress_bars(quiet=False) as report:
+        for done in (1_000, 61_000):
+            report("rows read", done, 100_000)
+        until_s = time.monotonic() + 10
+        while not (lines := capsys.readouterr().err) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        report("slots released", 4, 4)
+    assert lines == "rows read: 61,000 of 100,000, 61 %, 1,000/s, 39 s left\n"
+    assert capsys.readouterr().err == "slots released: 4 of 4, 100 %, 1,000/s, 0 s\n"
+
+
+def test_a_log_of_seconds_has_no_lines(capsys):
+    with terminal.progress_bars(quiet=False) as report:
+        report("rows read", 1, 2)
+    assert capsys.readouterr().err == ""
 
 
 def test_bars_show_thousands_a_rate_and_fit_eighty_columns(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(Task, "speed", 34_567.0)
-    with terminal._bars(Console(file=screen, force_terminal=True, width=80)) as report:
+    monkeypatch.setattr(terminal, "Console", lambda **_: Console(file=screen, force_terminal=True, width=80))
+    with terminal.progress_bars(quiet=False) as report:
         for done in (0, 1_000_000, 2_000_000):
             report("observations read", done, 12_345_678)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
