@@ -18,7 +18,7 @@ import pytest
 from companions.city.tests.feeds import drafted, rows
 from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
-from hatstream_city.draft.values import zones_at
+from hatstream_city.draft.notation import zones_at
 from pipelines.errors import InputError, SpecificationError
 from pipelines.plan.counts import fullest_period
 from pipelines.plan.levels import worth_by_day

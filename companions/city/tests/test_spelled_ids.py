@@ -48,7 +48,7 @@ def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tm
     result = draft(path, adds_and_removes=True)
     forms = [form for form, number in zip(("casefold", "integer"), expected[1:], strict=True) if number]
     warned = [line for line in result.warnings if "vehicle ids differ" in line]
-    assert (feed_of(path).ids, len(warned)) == (expected, len(forms))
+    assert (feed_of(path).counts.ids, len(warned)) == (expected, len(forms))
     counts, shown = checked(tmp_path, hatstream, result.toml, path)
     assert counts == expected
     assert ("12 of 24 vehicle ids differ" in shown) == bool(forms)

@@ -11,37 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from hatstream.api import vehicle_ids
-from hatstream_city.draft.candidates import (
-    LIKELY,
-    OPEN,
-    UNLIKELY,
-    Column,
-    Track,
-    agreement,
-    array_of,
-    arrays_of,
-    best_vehicle,
-    clearest,
-    codes_of,
-    plausibility,
-    speed_agreement,
-    track_of,
-    with_speeds,
-)
-from hatstream_city.draft.names import by_name, last_parts, letters_of, most_alike
-from hatstream_city.draft.values import (
-    MOST_BAD,
-    TRIED,
-    are_crossed,
-    in_century,
-    is_nowhere,
-    is_plain,
-    is_text,
-    is_time,
-    time_formats,
-    time_unit_of,
-    units,
-)
+from hatstream_city.draft import motion, notation
 from hatstream_city.timetable.positions import Floats
 
 _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
@@ -65,7 +35,7 @@ class DraftedColumns:
     look like one vehicle's. comes_once: no vehicle has a second row.
     """
 
-    names: Mapping[str, Column]
+    names: Mapping[str, motion.Column]
     time_unit: str
     guessed: tuple[str, ...]
     time_formats: tuple[str, ...] = ()
@@ -76,7 +46,7 @@ class DraftedColumns:
     @property
     def missing(self) -> list[str]:
         """The fields of which no column was found."""
-        return [field for field, column in self.names.items() if column == OPEN]
+        return [field for field, column in self.names.items() if column == motion.OPEN]
 
     @property
     def has_ids(self) -> bool:
@@ -85,10 +55,10 @@ class DraftedColumns:
 
     def instants(self, column: Any, zone: str | None) -> Any:
         """Reads an Arrow column of times. zone: of times without an offset."""
-        return units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
+        return notation.units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
 
 
-def names_in(columns: Iterable[Column]) -> list[str]:
+def names_in(columns: Iterable[motion.Column]) -> list[str]:
     """Lists the names of columns, also of those that hold a field together."""
     return [name for column in columns for name in ((column,) if isinstance(column, str) else column)]
 
@@ -106,18 +76,18 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
 
     columns: values by name, (rows,) each. vehicle: the vehicle's column, if it is known.
     """
-    arrays = arrays_of(columns)
+    arrays = motion.arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
     is_incomplete = not names.keys() >= DESCRIPTION_BY_FIELD.keys()
     if "speed" in guessed and (is_incomplete or len(arrays) > len(names)):
         del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
-    times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
-    unit = time_unit_of(times)
+    times = motion.array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
+    unit = notation.time_unit_of(times)
     if is_incomplete:
-        names = dict.fromkeys(DESCRIPTION_BY_FIELD, OPEN) | names
+        names = dict.fromkeys(DESCRIPTION_BY_FIELD, motion.OPEN) | names
         ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
-        formats = () if unit else time_formats(times)  # beside "iso", where no unit fits
+        formats = () if unit else notation.time_formats(times)  # beside "iso", where no unit fits
         return DraftedColumns(ordered, unit or "iso", tuple(guessed), time_formats=formats)
     drafted = drafted_columns(arrays, names, unit or _excel_unit(arrays, names["time"]))
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
@@ -128,13 +98,13 @@ def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: s
 
     arrays: Arrow columns by name. names: column or columns by field. unit: of times; None for texts with a format.
     """
-    times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
+    times, track = motion.array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
-    ids = array_of(arrays, vehicle)
-    comes_once = len(np.unique(codes_of(ids))) == len(ids)
-    is_doubtful = not comes_once and plausibility(ids, track) == UNLIKELY
+    ids = motion.array_of(arrays, vehicle)
+    comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)
+    is_doubtful = not comes_once and motion.plausibility(track.positions(ids)) == motion.UNLIKELY
     ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
-    guessed, formats = (), () if unit else time_formats(times)  # callers that guessed columns set `guessed`
+    guessed, formats = (), () if unit else notation.time_formats(times)  # callers that guessed columns set `guessed`
     return DraftedColumns(ordered, unit or "iso", guessed, formats, is_doubtful=is_doubtful, comes_once=comes_once)
 
 
@@ -150,7 +120,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     rivals: dict[str, list[str]] = {}  # possible columns by field
     for field in ("time", "lat", "lon", "speed"):  # each takes a column from those that are left
         unassigned = [name for name in arrays if name not in names.values()]
-        with_name = by_name(field, unassigned)
+        with_name = notation.by_name(field, unassigned)
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
             candidates += [name for name in with_name if name not in candidates and _excel_unit(arrays, name)]
@@ -163,7 +133,8 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
             guessed += [field] if candidates else []
         rivals[field] = [] if field in guessed else candidates
         if candidates:
-            names[field] = most_alike(names["lat"], candidates) if field == "lon" and "lat" in names else candidates[0]
+            is_paired = field == "lon" and "lat" in names
+            names[field] = notation.most_alike(names["lat"], candidates) if is_paired else candidates[0]
     if {"lat", "lon"} <= names.keys():
         names["lat"], names["lon"] = _uncrossed(arrays, names["lat"], names["lon"], guessed)
     if vehicle is None:
@@ -171,8 +142,8 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
         _choose_by_motion(arrays, names, rivals)
         may_be = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
-        ids = codes_of(arrays[names["vehicle"]])
-        if may_be and are_crossed(with_speeds(ids, _track(arrays, names), arrays[names["speed"]])):
+        ids = arrays[names["vehicle"]]
+        if may_be and motion.are_crossed(_track(arrays, names).positions(ids, arrays[names["speed"]]).with_speed()):
             names["lat"], names["lon"] = names["lon"], names["lat"]
     return names, guessed
 
@@ -182,22 +153,27 @@ def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: 
 
     names, rivals: column, and possible columns, by field.
     """
-    ids, lons = codes_of(arrays[names["vehicle"]]), rivals["lon"]
+    ids, lons = arrays[names["vehicle"]], rivals["lon"]
     others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]
-    pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, most_alike(lat, lons)) for lat in others)]
+    pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, notation.most_alike(lat, lons)) for lat in others)]
     tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
-    names["lat"], names["lon"] = clearest({pair: agreement(ids, track) for pair, track in tracks.items()})
+    names["lat"], names["lon"] = motion.clearest(
+        {pair: motion.agreement(track.positions(ids)) for pair, track in tracks.items()}
+    )
     by_time = _tracks(arrays, names)
-    names["time"] = clearest({time: agreement(ids, track) for time, track in by_time.items()})
-    speeds = {name: speed_agreement(ids, by_time[names["time"]], arrays[name]) for name in rivals["speed"]}
-    if speeds:
-        names["speed"] = clearest(speeds)
+    names["time"] = motion.clearest({time: motion.agreement(track.positions(ids)) for time, track in by_time.items()})
+    track = by_time[names["time"]]
+    rows = {name: track.positions(ids, arrays[name]).with_speed() for name in rivals["speed"]}
+    if rows:
+        names["speed"] = motion.clearest(
+            {name: motion.speed_agreement(rows_of_speed) for name, rows_of_speed in rows.items()}
+        )
 
 
-def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, Track]:
+def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, motion.Track]:
     """Reads positions by each column that may be of times, the named one first."""
     column = names["time"]
-    rivals = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
+    rivals = [name for name in arrays if name not in names.values() and notation.is_time(arrays[name])]
     if not isinstance(column, str) or _excel_unit(arrays, column):  # a pair, or days since 1900, stays
         rivals = []
     return {time: _track(arrays, {**names, "time": time}) for time in (column, *rivals)}
@@ -208,53 +184,60 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     assigned = names_in(names.values())
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
-    named = [name for name in (*by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
+    named = [name for name in (*notation.by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
     column = next(iter([*named, *others]), None)  # by name, the plainest first; else the file's first by values
     if {"time", "lat", "lon"} <= names.keys():
         # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
-        column = best_vehicle(named, others, arrays, _tracks(arrays, names).values()) or column
+        column = motion.best_vehicle(named, others, arrays, _tracks(arrays, names).values()) or column
     if column is not None:
         names["vehicle"] = column
         guessed += [] if column in named else ["vehicle"]
 
 
-def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> Track:
+def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> motion.Track:
     """Reads the columns of times and positions. unit: of times, None to find it."""
-    times = _instants(array_of(arrays, names["time"]), unit or _excel_unit(arrays, names["time"]))
-    return track_of(times, arrays[names["lat"]], arrays[names["lon"]])
+    times = _instants(motion.array_of(arrays, names["time"]), unit or _excel_unit(arrays, names["time"]))
+    return motion.track_of(times, arrays[names["lat"]], arrays[names["lon"]])
 
 
 def _instants(times: Any, unit: str | None = None) -> Any:
     """Reads a column of times; without a unit by the notation that fits."""
-    unit = unit or time_unit_of(times)
-    time_format = None if unit else next(iter(time_formats(times)), None)  # a unit has no format
-    return units(unit or "iso", time_format, zone="UTC").instants(times)
+    unit = unit or notation.time_unit_of(times)
+    time_format = None if unit else next(iter(notation.time_formats(times)), None)  # a unit has no format
+    return notation.units(unit or "iso", time_format, zone="UTC").instants(times)
 
 
-def _excel_unit(arrays: Mapping[str, Any], column: Column) -> str | None:
+def _excel_unit(arrays: Mapping[str, Any], column: motion.Column) -> str | None:
     """Returns "excel" if a column named like times has days since 1900, else None."""
-    if not isinstance(column, str) or not by_name("time", [column]) or not is_plain(arrays[column]):
+    if not isinstance(column, str) or not notation.by_name("time", [column]) or not notation.is_plain(arrays[column]):
         return None
-    fits = in_century(units("excel", zone="UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
+    fits = (
+        notation.in_century(notation.units("excel", zone="UTC").instants(arrays[column])).mean()
+        >= 1 - notation.MOST_BAD
+    )
     return "excel" if fits else None
 
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
     """Finds two columns of a time: date, and clock or seconds after midnight."""
-    dates = [name for name in names if re.fullmatch(_DATE_NAME, letters_of(name))]
-    clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, letters_of(name))]
+    dates = [name for name in names if re.fullmatch(_DATE_NAME, notation.letters_of(name))]
+    clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, notation.letters_of(name))]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
-    return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
+    return next((pair for pair in pairs if notation.is_time(motion.array_of(arrays, pair))), None)
 
 
-def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
+def _with_operator(arrays: Mapping[str, Any], vehicle: motion.Column, track: motion.Track) -> motion.Column:
     """Pairs ids with a column of operators, if several operators use the same ids."""
-    if isinstance(vehicle, str) and vehicle in arrays and plausibility(arrays[vehicle], track) == UNLIKELY:
+    if (
+        isinstance(vehicle, str)
+        and vehicle in arrays
+        and motion.plausibility(track.positions(arrays[vehicle])) == motion.UNLIKELY
+    ):
         for name in arrays:
-            if any(re.fullmatch(_OPERATOR_NAME, letters_of(text)) for text in last_parts(name)):
-                ids = array_of(arrays, (name, vehicle))
-                if _are_ids(ids) and plausibility(ids, track) == LIKELY:
+            if any(re.fullmatch(_OPERATOR_NAME, notation.letters_of(text)) for text in notation.last_parts(name)):
+                ids = motion.array_of(arrays, (name, vehicle))
+                if _are_ids(ids) and motion.plausibility(track.positions(ids)) == motion.LIKELY:
                     return name, vehicle
     return vehicle
 
@@ -272,9 +255,9 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
 
 def _are_letters(array: Any, letters: Sequence[str]) -> bool:
     """Checks that all of a column's texts are among `letters`, in either case."""
-    if not is_text(array):
+    if not notation.is_text(array):
         return False
-    values = set(map(str, array.slice(0, TRIED).drop_null().unique().to_pylist()))
+    values = set(map(str, array.slice(0, notation.TRIED).drop_null().unique().to_pylist()))
     return bool(values) and {value.strip().upper() for value in values} <= {*letters}
 
 
@@ -286,7 +269,7 @@ def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[
 
 def _may_be_crossed(lat: str, lon: str, guessed: Sequence[str]) -> bool:
     """Checks whether names leave open which is latitude: none, x and y, numbers."""
-    names, is_geojson = {letters_of(lat), letters_of(lon)}, lon.endswith("coordinates.0")
+    names, is_geojson = {notation.letters_of(lat), notation.letters_of(lon)}, lon.endswith("coordinates.0")
     return ("lat" in guessed and "lon" in guessed) or (names <= {"x", "y", ""} and not is_geojson)
 
 
@@ -296,7 +279,7 @@ def _may_be_crossed(lat: str, lon: str, guessed: Sequence[str]) -> bool:
 def _degrees(minimum: float, maximum: float, array: Any) -> bool:
     """Checks that most values lie in a range; devices without a fix send 91."""
     degrees = _numbers(array)
-    return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - MOST_BAD)
+    return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - notation.MOST_BAD)
 
 
 def _fraction_degrees(array: Any) -> bool:
@@ -319,7 +302,7 @@ def _crossed(lat: Any, lon: Any) -> bool:
     north, east = float(np.median(lats)), float(np.median(lons))
     if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees
         return abs(north) > 90
-    return is_nowhere(north, east) and not is_nowhere(east, north)
+    return notation.is_nowhere(north, east) and not notation.is_nowhere(east, north)
 
 
 def _may_be_speeds(array: Any) -> bool:
@@ -342,7 +325,7 @@ def _are_ids(array: Any) -> bool:
     """Checks that most rows have an id that a release can read."""
     ids = vehicle_ids(array)
     usable = int((~(ids.missing | ids.bad)).sum())
-    return usable >= (1 - MOST_BAD) * len(array) and usable > 0
+    return usable >= (1 - notation.MOST_BAD) * len(array) and usable > 0
 
 
 def _are_repeated_ids(array: Any) -> bool:
@@ -350,21 +333,26 @@ def _are_repeated_ids(array: Any) -> bool:
     return not pa.types.is_floating(array.type) and _are_ids(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 
-def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
+def _numbers(array: Any, most_bad: float = notation.MOST_BAD) -> Floats | None:
     """Reads a column's valid numbers; None if more than the share `most_bad` are invalid."""
-    if not is_plain(array):
+    if not notation.is_plain(array):
         return None
-    values = units().numbers(array)
+    values = notation.units().numbers(array)
     if not len(array) or (~values.valid).mean() > most_bad:
         return None
     return np.asarray(values.values[values.valid])
 
 
 _CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {
-    "time": is_time,
+    "time": notation.is_time,
     "lat": partial(_degrees, -90, 90),
     "lon": partial(_degrees, -180, 360),
     "speed": _may_be_speeds,
     "vehicle": _are_ids,
 }
-_STRICT_CHECK_BY_FIELD = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}
+_STRICT_CHECK_BY_FIELD = {
+    "time": notation.is_time,
+    "lat": _fraction_degrees,
+    "lon": _fraction_degrees,
+    "speed": _small_numbers,
+}

@@ -10,21 +10,13 @@ from typing import Any
 
 import jinja2
 
-from hatstream.api import InputError, load, own_layouts, worth_by_day
-from hatstream_city.draft.candidates import OPEN
+from hatstream.api import InputError, load, worth_by_day
 from hatstream_city.draft.columns import names_in
-from hatstream_city.draft.feed import (
-    MOST_TOO_FAST,
-    RESOLUTION,
-    DraftedFeed,
-    about_missing,
-    about_repeated,
-    as_text,
-    feed_of,
-)
-from hatstream_city.draft.files import FILE
+from hatstream_city.draft.feed import MOST_TOO_FAST, DraftedFeed, about_missing, about_repeated, as_text, feed_of
+from hatstream_city.draft.files import FILE, RESOLUTION
+from hatstream_city.draft.motion import OPEN
+from hatstream_city.draft.notation import follows_hours, same_clock
 from hatstream_city.draft.sample import HEADED, HEADING
-from hatstream_city.draft.values import follows_hours, same_clock
 from hatstream_city.timetable.town import Town, read_town
 
 SPAN_VEHICLES = 150  # a limit for 28 days is drafted for fleets of at least so many vehicles
@@ -78,7 +70,7 @@ def draft(
     # Segments are one-way if reports say in which direction a vehicle drives; None: no segments at all.
     directed = (feed is not None and feed.heading is not None) if streets else None
     town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
-    if feed is not None and town is not None and len(set(feed.cells) - town.cells) > len(feed.cells) / 2:
+    if feed is not None and town is not None and len(set(feed.counts.cells) - town.cells) > len(feed.counts.cells) / 2:
         raise InputError(
             f"{path}: most positions in it are not where the timetable is: latitude and longitude may be "
             "swapped, or a sign may be missing; or it is the timetable of another town"
@@ -92,14 +84,21 @@ def draft(
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     keyed = value == "delay"  # delays are of ids of the timetable, not of hexagons
     # What the templates use, by its name in them.
-    facts: dict[str, Any] = {"name": name, "origins": origins, "stem": stem or name, "resolution": RESOLUTION}
+    facts: dict[str, Any] = {
+        "OPEN": OPEN,
+        "FILE": FILE,
+        "name": name,
+        "origins": origins,
+        "stem": stem or name,
+        "resolution": RESOLUTION,
+    }
     facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "feed": feed, "town": town}
     facts |= {} if feed is None else _facts_of(feed, town, headed=streets)
     files = {} if town is None else town.lists(stem or name) if keyed else town.files(stem or name)
     warnings = ("No sample was given: [input] is a guess.",) if feed is None else _sentences("warnings.txt", facts)
     warnings = (*(() if town is None else town.left_out), *warnings)
-    is_unfinished = feed is not None and is_open(feed)
-    return Draft(_toml(feed, town, facts), _sentences("findings.txt", facts), warnings, files, is_unfinished)
+    is_open = feed is not None and feed.is_open
+    return Draft(_toml(feed, town, facts), _sentences("findings.txt", facts), warnings, files, is_open)
 
 
 def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
     zone_is = f"the zone where the sample lies{others}: check" if zones else "no position tells it: write your zone"
-    vehicles = town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
+    vehicles = town.service.vehicles if town else _roughly(feed.counts.vehicles) if feed else 0
     profiles = {} if town is None else {name: _inline(profile) for name, profile in town.service.by_key.items()}
     fill = partial(
         _TEMPLATES.get_template("specification.toml").render,
@@ -131,7 +130,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
         return fill(has_month=secret)  # public counts have no limit by month
     choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
     # Only a draft whose columns, cells and files are all known can be planned, and so priced.
-    is_unplanned = streets or keyed or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
+    is_unplanned = streets or keyed or (feed is not None and feed.is_open) or not (town or (feed and feed.counts.cells))
     return fill(has_month=False, price="" if is_unplanned else _price(choices, region=town.cells if town else None))
 
 
@@ -156,31 +155,21 @@ def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str
     drafted, sample = feed.columns, feed.sample
     names = {**drafted.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
     # A vehicle column that was found by its values alone is only proposed: OPEN stands there, for a person to replace.
-    may_be = names["vehicle"] if "vehicle" in drafted.guessed and is_open(feed) else None
+    may_be = names["vehicle"] if "vehicle" in drafted.guessed and feed.is_open else None
     if may_be is not None:
         names["vehicle"] = OPEN
     missing = about_missing(sample, drafted.missing) if drafted.missing else ""
     return {
         "columns": _inline({field: as_text(names[field]) for field in HEADED if field in names}),
-        "is_open": is_open(feed),
-        "open": repr(OPEN),  # stands for a column that was not found
         "may_be": may_be,
         "no_value": ", ".join(f"{number:g}" for number in feed.no_value),
-        "has_speed": "speed" in drafted.names,
-        "is_by_file": drafted.names["vehicle"] == FILE,
-        "is_fixed": sample.layout in own_layouts(),
         "about_missing": missing[:1].upper() + missing[1:],
         "about_repeated": about_repeated(sample),
         "others": [name for name in sample.columns if name not in (*names_in(drafted.names.values()), feed.heading)],
-        "outside": 0 if town is None else len(set(feed.cells) - town.cells),
+        "outside": 0 if town is None else len(set(feed.counts.cells) - town.cells),
         "has_other_clock": town and feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones),
         "most_too_fast": MOST_TOO_FAST,
     }
-
-
-def is_open(feed: DraftedFeed) -> bool:
-    """Checks whether a person has to name a column."""
-    return bool(feed.columns.missing) or (feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed)
 
 
 def _inline(table: Mapping[str, Any]) -> str:

@@ -10,31 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
-from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
+from hatstream.api import InputError, input_paths, vehicle_ids
+from hatstream_city.draft import motion, notation
 from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
-from hatstream_city.draft.files import FILE, counted, first_rows, is_by_file, read_folder
-from hatstream_city.draft.names import letters_of
+from hatstream_city.draft.files import FILE, RESOLUTION, Counts, counted, hexadecimal, is_by_file, read_folder
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
-from hatstream_city.draft.values import (
-    FIELDS,
-    KMH,
-    DraftPositions,
-    are_positions,
-    in_century,
-    is_nowhere,
-    merged,
-    speed_ratio,
-    speed_unit,
-    strange_speeds,
-    units,
-    zones_at,
-)
-from hatstream_city.timetable.positions import Floats, Int64s, cells_at
+from hatstream_city.timetable.positions import Floats, cells_at
 
-RESOLUTION = 7  # of the H3 cells of a draft, about 2.4 km wide
 _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
@@ -49,7 +32,6 @@ _UNFIT = (
 _NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
 _MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
-_TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 _MOST_NAMED = 20  # columns of an error message
 _MOST_CHECKED = 15  # positions of a feed of which land and sea are looked up, which is slow
 UPPER_KMH = 65  # speed.upper_kmh of a draft
@@ -78,31 +60,34 @@ LEAST_SHARE, LEAST_DEGREES = 0.5, 10  # of rows with a heading, and of the large
 class DraftedFeed:
     """Findings about a feed's sample.
 
-    zone_needed: times have no offset. is_cut: vehicles and cells are of a part of the rows. too_fast: ratio of speeds
-    to those of consecutive positions; None if unknown. ids: vehicles by their spellings. no_value: numbers that stand
-    for unknown speeds. strange: sentences about other strange speeds. malformed: one about rows that are refused.
-    errors: of files that no release reads.
+    zone_needed: times have no offset. with_speed: share of rows. too_fast: ratio of speeds to those of consecutive
+    positions; None if unknown. no_value: numbers that stand for unknown speeds. strange: sentences about other strange
+    speeds.
     """
 
     sample: Sample
     columns: DraftedColumns
+    counts: Counts  # of the sample's rows with positions if a column is open
     zones: tuple[str, ...]
     zone_needed: bool
     unit: str
     unit_why: str
-    cells: tuple[str, ...]
-    vehicles: int
-    ids: MergedIds
-    usable: float
     with_speed: float
     max_gap_s: int
-    heading: str | None = None
-    is_cut: bool = False
-    too_fast: float | None = None
-    no_value: tuple[float, ...] = ()
-    strange: tuple[str, ...] = ()
-    malformed: str = ""
-    errors: tuple[str, ...] = ()
+    heading: str | None
+    too_fast: float | None
+    no_value: tuple[float, ...]
+    strange: Sequence[str]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person has to name a column."""
+        return bool(self.columns.missing) or (not self.sample.own and "vehicle" in self.columns.guessed)
+
+    @property
+    def malformed(self) -> str:
+        """Sentence on rows that a release refuses; empty for none."""
+        return _malformed(self.counts)
 
     @property
     def derived(self) -> str:
@@ -123,70 +108,57 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         reason = f": {_NO_POSITIONS_ERROR}" if sample.layout == "gtfs-realtime" else ""
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
-    array_by_column = arrays_of(sample.columns)
-    arrays = {field: array_of(array_by_column, column) for field, column in columns.names.items()}
-    is_placed, placed = _placed(arrays, columns)
+    array_by_column = motion.arrays_of(sample.columns)
+    arrays = {field: motion.array_of(array_by_column, column) for field, column in columns.names.items()}
+    time = columns.instants(arrays["time"], "UTC")
+    # Without a column of times positions are enough to see where the feed is.
+    track = motion.track_of(time, arrays["lat"], arrays["lon"], timed=columns.names["time"] != motion.OPEN)
+    placed = track.positions(arrays["vehicle"], arrays.get("speed"))  # speeds in the feed's unit, which is found later
     if not placed.us.size and not columns.missing:  # missing: fields without a column
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     if not at_sea and isinstance(columns.names["lat"], str):  # with a column of N and S no sign can be missing
         _check_on_land(path, placed)
-    zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
-    columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
-    # Not judged while a column is open.
-    usable, malformed = (0.0, "") if columns.missing else _usable(files[0], sample, columns)
-    no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
+    zones = tuple(notation.zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
+    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)
+    if columns.missing:  # no release reads it
+        ids, cells = vehicle_ids(arrays["vehicle"]).ids, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
+        is_cut = track.us.size >= ROWS  # a longer sample was not read in full
+        counts = Counts(ids=notation.merged(ids), vehicles=len(ids) or 1, cells=hexadecimal(cells), is_cut=is_cut)
+    else:
+        counts = counted(files, sample, columns, zone=zones[0] if zones else "UTC")
+        if counts.usable < _LEAST_USABLE:
+            rule = (_UNFIT if sample.own else _UNREAD).format(counts.usable, sample.layout)
+            raise InputError(f"{files[0]}: {rule}. {_malformed(counts)}".rstrip(". "))
+    no_value = unknown_speeds(placed.with_speed().speed)
     with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
     columns, unit, unit_why, too_fast = _unit_of(sample, columns, with_speed)
-    # Cells, vehicles and their spellings: of the sample, or of more rows where they can be read.
-    cells = np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
-    placed_ids = arrays["vehicle"].filter(pa.array(is_placed))
-    ids = merged(vehicle_ids(placed_ids).ids)
-    is_cut = is_placed.size >= ROWS  # a longer sample was not read in full
-    # With a column FILE each file is of one vehicle. Else rows beyond the sample are counted too, up to limits.
-    vehicles_a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
-    errors: tuple[str, ...] = ()
-    if FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1):
-        zone = zones[0] if zones else "UTC"
-        ids, vehicles_a_day, cells, is_cut, errors = counted(files, sample, columns, RESOLUTION, zone)
-    own = own_layouts().get(sample.layout)
     return DraftedFeed(
         sample=sample,
         columns=columns,
+        counts=counts,
         zones=zones,
         zone_needed=bool(columns.instants(arrays["time"], zone=None).no_offset.any()),
         unit=unit,
         unit_why=unit_why,
-        cells=tuple(f"{cell:x}" for cell in cells.tolist()),
-        vehicles=vehicles_a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,  # without positions all ids
-        ids=ids,
-        usable=usable,
         with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
-        max_gap_s=_max_gap_s(placed.vehicle, placed.us),
-        heading=None if own is not None and own.heading is None else find_heading(sample.columns),
-        is_cut=is_cut,
+        max_gap_s=_max_gap_s(placed),
+        heading=None if sample.own and sample.own.heading is None else find_heading(sample.columns),
         too_fast=too_fast,
         no_value=no_value,
-        strange=tuple(strange_speeds(with_speed, UPPER_KMH / KMH[unit])),
-        malformed=malformed,
-        errors=errors,
+        strange=motion.strange_speeds(with_speed, UPPER_KMH / notation.KMH[unit]),
     )
 
 
-def _usable(path: str, sample: Sample, columns: DraftedColumns) -> tuple[float, str]:
-    """Computes the share of usable rows; writes of malformed ones. Raises InputError."""
-    usable, malformed = first_rows(path, sample, columns)
-    sentence = _MALFORMED.format(malformed) if malformed else ""
-    if usable < _LEAST_USABLE:
-        rule = _UNFIT if sample.layout in own_layouts() else _UNREAD
-        raise InputError(f"{path}: {rule.format(usable, sample.layout)}. {sentence}".rstrip(". "))
-    return usable, sentence
+def _malformed(counts: Counts) -> str:
+    """Words how many first rows are malformed; empty for none."""
+    return _MALFORMED.format(counts.malformed) if counts.malformed else ""
 
 
-def _check_on_land(path: Path, placed: DraftPositions) -> None:
+def _check_on_land(path: Path, placed: motion.DraftPositions) -> None:
     """Raises InputError if most positions lie at sea or in Antarctica."""
     rows = np.linspace(0, placed.us.size - 1, min(_MOST_CHECKED, placed.us.size)).astype(np.int64).tolist()
-    if sum(is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
-        wrong_if_swapped = sum(is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
+    if sum(notation.is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
+        wrong_if_swapped = sum(notation.is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
         is_swapped = wrong_if_swapped < len(rows) / 2
         hint = "latitudes and longitudes may be each other's" if is_swapped else "a sign may be missing"
         raise InputError(
@@ -196,26 +168,18 @@ def _check_on_land(path: Path, placed: DraftPositions) -> None:
         )
 
 
-def _with_zone(
-    columns: DraftedColumns, zones: Sequence[str], arrays: Mapping[str, pa.Array], *, is_own: bool
-) -> DraftedColumns:
+def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *, is_own: bool) -> DraftedColumns:
     """Orders formats of dates by place, and sets a missing time zone.
 
-    zones: of the place, likeliest first. arrays: columns by field. is_own: the layout has fixed columns.
+    zones: of the place, likeliest first. is_own: the layout has fixed columns.
     """
     formats = columns.time_formats
     if zones and zones[0] in MONTH_FIRST:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(arrays["time"], zone=None).no_offset.mean() > 0.5:  # others' stands in the template
+    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # others' stands in the template
         options["time_zone"] = zones[0] if zones else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
-
-
-def _most_a_day(ids: pa.Array, us: Int64s) -> int:
-    """Counts vehicles on the busiest day in UTC. ids, us: (rows,)."""
-    day, _ = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)  # each vehicle once a day
-    return int(np.unique(day, return_counts=True)[1].max(initial=0))
 
 
 def _middle(degrees: Floats) -> float:
@@ -224,22 +188,25 @@ def _middle(degrees: Floats) -> float:
 
 
 def _unit_of(
-    sample: Sample, columns: DraftedColumns, rows: DraftPositions
+    sample: Sample, columns: DraftedColumns, rows: motion.DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
     """Finds the unit of speeds; returns columns, unit, reason, and a ratio.
 
     The ratio is of speeds in this unit to those of consecutive positions; None if unknown.
     """
     # ratio: way by speeds, as if in m/s, over way by positions.
-    ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)  # own: None unless its columns are fixed
-    unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
+    ratio, own = motion.speed_ratio(rows), sample.own  # own: None unless its columns are fixed
+    unit, why = motion.speed_unit(str(columns.names.get("speed", "")), rows, ratio)
     if own is not None:  # a layout's unit is believed unless distances contradict it
         unit_kmh = float(own.layout.units.value_per_unit)
-        if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / KMH["m/s"] < MOST_TOO_FAST:
-            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - unit_kmh) < 1e-9), "as the layout has it"
+        if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / notation.KMH["m/s"] < MOST_TOO_FAST:
+            unit, why = (
+                next(name for name, kmh in notation.KMH.items() if abs(kmh - unit_kmh) < 1e-9),
+                "as the layout has it",
+            )
         else:  # the specification overrides the layout's unit
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
-    return columns, unit, why, None if ratio is None else ratio * KMH[unit] / KMH["m/s"]
+    return columns, unit, why, None if ratio is None else ratio * notation.KMH[unit] / notation.KMH["m/s"]
 
 
 def unknown_speeds(speed: Floats) -> tuple[float, ...]:
@@ -264,36 +231,23 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     return tuple(sorted([*negatives, *high]))
 
 
-def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Marks rows with a time and place; reads these, with NaN for unknown speeds."""
-    time = columns.instants(arrays["time"], "UTC")
-    lat, lon = units().numbers(arrays["lat"]), units().longitudes(arrays["lon"])
-    # Without a column of times positions are enough to see where the feed is.
-    is_placed = are_positions(lat, lon) & (time.valid | (columns.names["time"] == OPEN))
-    speed = units().numbers(arrays.get("speed", pa.nulls(is_placed.size, pa.float64())))
-    speeds = np.where(speed.valid, speed.values, np.nan)  # in the feed's unit, which is found later
-    rows = DraftPositions(codes_of(arrays["vehicle"]), time.us, lat.values, lon.values, speeds)
-    return is_placed, rows.where(is_placed)
-
-
-def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
+def _max_gap_s(rows: motion.DraftPositions) -> int:
     """Proposes derived_speed's max_gap_s: the first of _USUAL_GAPS_S from twice the median step on."""
-    order = np.lexsort((us, vehicle))
-    steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
+    steps_s = motion.steps_of(rows).step_s
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
     return next((gap for gap in _USUAL_GAPS_S if gap >= 2 * median_s), _USUAL_GAPS_S[-1])  # longer than most steps
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     """Finds the column of headings in degrees, or None."""
-    names = (name for name in columns if _HEADING_NAMES.fullmatch(letters_of(name)))
+    names = (name for name in columns if _HEADING_NAMES.fullmatch(notation.letters_of(name)))
     return next((name for name in names if _heading_share(columns[name]) >= LEAST_SHARE), None)
 
 
 def _heading_share(values: Sequence[Any]) -> float:
     """Computes the share of headings above 0; 0 if these are no degrees."""
-    array = as_array(values)
-    degrees = None if array is None or not len(array) else units().numbers(array)
+    array = motion.as_array(values)
+    degrees = None if array is None or not len(array) else notation.units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
         return 0.0
     return float((degrees.valid & (degrees.values > 0)).mean())  # many feeds send 0 for none
@@ -305,20 +259,20 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
     own: entry of `own_layouts`, whose `choices` are the columns that may hold a field, the default first.
     header_time: reports without a time take that of the message's header, the feed's time.
     """
-    names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
+    names: dict[str, motion.Column] = dict(zip(notation.FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
         del names["speed"]
     if own.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
         share_of = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
-        names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), OPEN)
-        if names["vehicle"] == OPEN:
+        names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), motion.OPEN)
+        if names["vehicle"] == motion.OPEN:
             shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
         _use_header_time(path, columns, own, names, header_time=header_time)  # may change names["time"]
-    arrays = arrays_of(columns)
-    times = array_of(arrays, names["time"])
-    unit = next((unit for unit in (own.layout.units.time_unit, *_TIME_UNITS) if _fits(times, unit)), None)
+    arrays = motion.arrays_of(columns)
+    times = motion.array_of(arrays, names["time"])
+    unit = notation.time_unit_of(times, (own.layout.units.time_unit, *notation.TIME_UNITS), _LEAST_USABLE)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0.0, sample.layout)}")  # a share of 0: no time is read without a unit
     drafted = drafted_columns(arrays, names, unit)
@@ -332,7 +286,7 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
 
 
 def _use_header_time(
-    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
+    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, motion.Column], *, header_time: bool
 ) -> None:
     """Changes `names["time"]` to the feed's time if most reports have none. Raises InputError."""
     with_time = _share_of(columns["time"])
@@ -353,15 +307,10 @@ def _share_of(values: Sequence[Any]) -> float:
     return sum(value not in (None, "") for value in values) / max(len(values), 1)
 
 
-def _fits(times: pa.Array, unit: str) -> bool:
-    """Checks that a unit puts most times in this century."""
-    return bool(in_century(units(unit, zone="UTC").instants(times)).mean() >= _LEAST_USABLE)
-
-
 def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
     """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
-    if own := own_layouts().get(sample.layout):
-        return _columns_of_own(path, sample, own, header_time=header_time)
+    if sample.own:
+        return _columns_of_own(path, sample, sample.own, header_time=header_time)
     columns = find_columns(sample.columns, vehicle=FILE if is_by_file(sample) else None)
     if len(columns.missing) > _MOST_MISSING:
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,46 +12,46 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from hatstream.api import InputError, MergedIds, layout, own_layouts, read_batches, vehicle_ids
-from hatstream_city.draft.candidates import array_of, arrays_of, codes_of
+from hatstream.api import InputError, MergedIds, layout, read_batches, vehicle_ids
 from hatstream_city.draft.columns import DraftedColumns, find_columns, names_in
+from hatstream_city.draft.motion import are_positions, array_of, arrays_of, codes_of
+from hatstream_city.draft.notation import in_century, merged
 from hatstream_city.draft.sample import ROWS, Sample, read_sample
-from hatstream_city.draft.values import are_positions, in_century, merged
 from hatstream_city.timetable.positions import Int64s, cells_at
 
+RESOLUTION = 7  # of the H3 cells of a draft, about 2.4 km wide
 MOST_ROWS, MOST_FILES = 2_000_000, 60
 """Of one file so many rows are looked at; of a folder so many files, and the first rows of each."""
+FILE = "{file}"  # stands in a specification where a column of vehicles would be named
 _DAY_US = 86_400_000_000
 
 
-def first_rows(path: str, sample: Sample, columns: DraftedColumns) -> tuple[float, int]:
-    """Computes the share of usable first rows, and counts malformed ones. Raises InputError."""
-    source = layout(sample.layout, **layout_options(sample, columns))
-    batches = read_batches(source, path)
-    batch = next((batch for batch in batches if batch.rows), None)
-    with suppress(InputError):  # read to its end, a short file leaves its decoder process for the next file
-        next(batches, None)
-    if batch is None:
-        return 0.0, 0
-    is_usable, *_ = _usable(source, batch.table)
-    return float(is_usable.sum() / batch.rows), batch.refused.get("malformed", 0)
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Numbers of what a release takes of files.
+
+    is_cut: rows remain uncounted. errors: of files that no release reads.
+    """
+
+    usable: float = 0.0  # share of the first rows
+    malformed: int = 0  # of the first rows
+    ids: MergedIds  # those that differ in spelling merged
+    vehicles: int  # on the busiest day
+    cells: tuple[str, ...]
+    is_cut: bool
+    errors: tuple[str, ...] = ()
 
 
-def counted(
-    paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
-) -> tuple[MergedIds, int, Int64s, bool, tuple[str, ...]]:
-    """Counts vehicles and cells in a complete file, or first rows of several.
+def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone: str) -> Counts:
+    """Counts a complete file, or the first rows of several.
 
-    Returns vehicles with a position, those that differ in spelling merged; the number on the busiest day; sorted cells
-    of positions; whether rows remain uncounted; and errors of files that no release reads. zone: of days, on each of
-    which a vehicle counts once.
+    zone: of days, on each of which a vehicle counts once. Raises InputError if no release reads the first file.
     """
     errors: list[str] = []
     ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # ids by local day since 1970
-    is_cut = len(paths) > MOST_FILES
+    usable, malformed, is_cut = 0.0, 0, len(paths) > MOST_FILES
     source = layout(sample.layout, **layout_options(sample, columns))
-    subset = paths[:: -(-len(paths) // MOST_FILES)]  # rounded up: at most MOST_FILES
-    for path in subset:
+    for path in paths[:: -(-len(paths) // MOST_FILES)]:  # rounded up: at most MOST_FILES
         rows_before = rows
         try:  # further than the sample no file was read: it may be damaged there
             for batch in read_batches(source, path):
@@ -59,22 +59,37 @@ def counted(
                     is_cut = True
                     break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
+                if not rows and batch.rows:
+                    usable, malformed = float(fits.mean()), batch.refused.get("malformed", 0)
                 ids = vehicle_ids(batch.table.column("vehicle"))
                 for day_number, code in np.unique(np.stack([day[fits], ids.code[fits]]), axis=1).T.tolist():
                     ids_of_day.setdefault(day_number, set()).add(ids.ids[code])
-                cells = np.union1d(cells, cells_at(lat[fits], lon[fits], resolution))
+                cells = np.union1d(cells, cells_at(lat[fits], lon[fits], RESOLUTION))
                 rows += batch.rows
                 if rows >= MOST_ROWS:
                     break
         except (InputError, OSError) as error:
+            if not rows:
+                raise
             errors.append(str(error))
             is_cut = True
-    vehicles_a_day = max(map(len, ids_of_day.values()), default=0)
-    all_ids = merged(set[bytes]().union(*ids_of_day.values()))
-    return all_ids, vehicles_a_day, cells, is_cut or rows >= MOST_ROWS, tuple(errors)
+    return Counts(
+        usable=usable,
+        malformed=malformed,
+        ids=merged(set[bytes]().union(*ids_of_day.values())),
+        vehicles=len(paths) if FILE in sample.columns else max(map(len, ids_of_day.values()), default=0),
+        cells=hexadecimal(cells),
+        is_cut=is_cut or rows >= MOST_ROWS,
+        errors=tuple(errors),
+    )
 
 
-def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
+def hexadecimal(cells: Int64s) -> tuple[str, ...]:
+    """Writes H3 cells as specifications do."""
+    return tuple(f"{cell:x}" for cell in cells.tolist())
+
+
+def _usable(source: Any, table: pa.RecordBatch, zone: str) -> tuple[Any, Int64s, Any, Any]:
     """Marks accepted rows; reads local days since 1970, and degrees, (rows,) each."""
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
@@ -86,7 +101,7 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any,
 
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
     """Builds the arguments of `layout`; UTC stands for an unknown zone."""
-    if sample.layout in own_layouts():
+    if sample.own:
         return {"columns": None, **columns.options}
     form = next(iter(columns.time_formats), None)  # a second one fits the sample as well: any will do
     return {
@@ -102,7 +117,6 @@ def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]
     }
 
 
-FILE = "{file}"  # stands in a specification where a column of vehicles would be named
 SAMPLED_FILES, NEIGHBOURS = 20, 13
 """Files of a folder that are sampled, and of these the first ones in a row: if each is a snapshot of all vehicles,
 these tell how long lies between two reports of one."""
@@ -118,7 +132,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
         rule = _OTHER_WIDTH if first.header is False else _LATE_HEADER.format(first.top + 1)
         raise InputError(f"{paths[0]}: {rule}".replace("\0", "/"))
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
-    if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
+    if first.own or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
         return _with_more_rows(first, paths)  # rows name vehicles, as our own layouts' do, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from hatstream.api import InputError, layout, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
-from hatstream_city.draft.values import FIELDS, LOOKED_AT, has_values, is_mostly_digits, with_points
+from hatstream_city.draft.notation import FIELDS, LOOKED_AT, has_values, is_mostly_digits, with_points
 
 HEADING = "heading"
 HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
@@ -61,6 +61,11 @@ class Sample:
     repeated: tuple[str, ...] = ()  # names of several columns each, which cannot be read
     top: int = 0  # index of the header or first row among lines of CSV; a release takes line 0
 
+    @property
+    def own(self) -> Any:
+        """The built-in layout with fixed columns, an entry of `own_layouts`, or None."""
+        return own_layouts().get(self.layout)
+
 
 def read_sample(path: str) -> Sample:
     """Reads a file's first rows. Raises InputError, without content."""
@@ -72,7 +77,7 @@ def read_sample(path: str) -> Sample:
     _check_letters(shown, data)
     try:
         sample = _sample(path, data)
-        if sample.layout in own_layouts():  # whose decimal mark is a point
+        if sample.own:  # whose decimal mark is a point
             return sample
         columns, decimal = with_points(sample.columns)
         return replace(sample, columns=columns, decimal=decimal)

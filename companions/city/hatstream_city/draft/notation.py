@@ -1,39 +1,26 @@
-"""Recognises what columns hold: degrees, speeds or times."""
+"""Recognises fields by the names of columns, and numbers and times by values."""
 
-import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple
+from operator import eq
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from hatstream.api import MergedIds, layout, vehicle_ids
-from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 ZONES = frozenset(available_timezones())  # once: each call looks through folders
 KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
 """How much one of each unit is that a specification may name."""
-_PATTERN_BY_UNIT = (
-    ("km/h", r"km_?/?h|kph|kmph"),
-    ("mph", r"mph|miles"),
-    ("m/s", r"m_?/s|mps|m_s\b"),
-    ("knots", r"knots?|kts|_kn\b"),
-)
 _COMMA_NUMBER = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 _FIRST_DIGIT, _DIGITS, _LETTERS = re.compile(r"\W*[0-9]"), re.compile("[0-9]+"), re.compile(r"[^\W\d_]+")
 LOOKED_AT = 1_000  # values of a column whose notation is looked at
-MIN_PAIRS = 30  # least number of steps that tell a unit
-CLEAR_ERRORS = 5  # standard errors that are no chance, though a vehicle's moves are like one another
-LEAST_MOVE_M = 50.0
-LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
-"""In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
 
 
 @cache
@@ -92,122 +79,6 @@ def merged(ids: Iterable[bytes]) -> MergedIds:
     return MergedIds(as_text, as_text - caseless, as_text - integers)
 
 
-class DraftPositions(NamedTuple):
-    """Positions in any order, (rows,); vehicle: codes, us: since 1970 UTC, speed: as written."""
-
-    vehicle: Int64s
-    us: Int64s
-    lat: Floats
-    lon: Floats
-    speed: Floats
-
-    def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
-        """Selects rows by a mask."""
-        return DraftPositions._make(column[chosen] for column in self)
-
-
-def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
-    """Marks rows with a place on earth; (0, 0) means no fix."""
-    on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-    return np.asarray(lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0)))
-
-
-def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
-    """Finds the unit of speeds by column name or `speed_ratio`, and the reason."""
-    for unit, pattern in _PATTERN_BY_UNIT:
-        if re.search(pattern, name.lower()):
-            return unit, "by the column's name"
-    if ratio is not None:
-        unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
-        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
-    if not rows.speed.size:
-        return "m/s", "a guess, as no row has a position and a speed: check it"
-    fast = float(np.quantile(rows.speed, 0.99))  # in the unknown unit
-    unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
-    return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
-
-
-class Moves(NamedTuple):
-    """Short steps between a vehicle's positions, (steps,), with speeds, as written, at both ends."""
-
-    metres: Floats
-    step_s: Floats
-    start_speed: Floats
-    end_speed: Floats
-
-
-def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
-    """Lists vehicles' steps of at least `least_m`; none where clocks have no seconds."""
-    order = np.lexsort((rows.us, rows.vehicle))
-    if not (rows.us % 60_000_000).any():  # all are whole minutes
-        order = order[:0]  # steps could be a minute longer than they seem
-    lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
-    step_s = np.diff(rows.us[order]) / 1e6
-    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= LEAST_STEP_S) & (step_s <= MOST_STEP_S)
-    fits &= (metres >= least_m) & (metres < MOST_STEP_MPS * step_s)
-    return Moves(metres[fits], step_s[fits], speed[:-1][fits], speed[1:][fits])
-
-
-def speed_ratio(rows: DraftPositions) -> float | None:
-    """Computes the ratio of distances by speeds to those by positions, or None.
-
-    It is 3.6 for km/h, as speeds are taken for m/s. Steps count if positions or speeds show movement; where many speeds
-    are 0 on the way, only those with a speed. The longest 5 % of both are left out, where jumps and codes would be.
-    """
-    moves = moves_of(rows, least_m=0)
-    by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s  # in metres if speeds are m/s
-    moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
-    if (by_speed_m[moving] == 0).sum() > MOST_BAD * moving.sum():
-        moving &= by_speed_m > 0
-    if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
-        return None
-    below_p95 = slice(0, math.ceil(0.95 * int(moving.sum())))
-    by_speed, by_position = (float(np.sort(ways_m[moving])[below_p95].sum()) for ways_m in (by_speed_m, moves.metres))
-    return by_speed / by_position if by_speed > 0 and by_position > 0 else None
-
-
-def are_crossed(rows: DraftPositions) -> bool:
-    """Checks whether speeds fit ways clearly better if latitude and longitude are swapped.
-
-    The ratio of a way by speeds to one by positions depends on the direction where they are swapped.
-    """
-    swapped, errors = rows._replace(lat=rows.lon, lon=rows.lat), []
-    if not rows.us.size or np.abs(rows.lon).max() > 90 or is_nowhere(*(np.median(swapped[2:4], axis=1).tolist())):
-        return False
-    for moves in map(moves_of, (rows, swapped)):
-        speed = moves.start_speed + moves.end_speed
-        log_ratio = np.log((speed * moves.step_s / moves.metres)[speed > 0])
-        if log_ratio.size < MIN_PAIRS:
-            return False
-        errors.append(np.abs(log_ratio - np.median(log_ratio)))
-    standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))
-    return bool(errors[0].mean() - errors[1].mean() > CLEAR_ERRORS * standard_error)
-
-
-def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Describes strange speeds to the operator. upper: the largest accepted, in the feed's unit."""
-    speed, moves = rows.speed, moves_of(rows)
-    if not speed.size:
-        return []
-    # Rows of the commonest speed but 0; one row alone says nothing.
-    commonest = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
-    shares = {  # of rows; with the share above which the fault is reported
-        "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
-        "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
-        "are one and the same number": (commonest / speed.size, 0.1),
-    }
-    sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
-    zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
-    if zero > 0.5:  # of movements; a few are jumps of a parked vehicle's position
-        sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
-    elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
-        sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
-    if are_crossed(rows):
-        sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")
-    return sentences
-
-
 def zones_at(lat: float, lon: float) -> list[str]:
     """Lists a place's time zones, several at disputed borders."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
@@ -242,19 +113,21 @@ def _offsets(zone: str, days: range) -> list[timedelta]:
 
 MOST_BAD = 0.2  # share of rows that may be unusable in the column of a field
 TRIED = 200  # values of a column that formats and letters are tried on before all others
+TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000
 """The years 2000 to 2049, UTC, in which a feed's times must lie."""
 
 
-def time_unit_of(array: Any) -> str | None:
-    """Finds the unit that puts most values in this century, or None."""
+def time_unit_of(array: Any, tried: Sequence[str] = TIME_UNITS, least: float = 1 - MOST_BAD) -> str | None:
+    """Finds the first unit that puts enough values in this century, or None.
+
+    least: share of values.
+    """
     is_struct = pa.types.is_struct(array.type)
     if not (is_struct or is_plain(array)) or not len(array):
         return None
-    for unit in ("iso", "s", "ms", "us", "ns"):
-        if in_century(units(unit, zone="UTC").instants(array)).mean() >= 1 - MOST_BAD:
-            return unit
-    return None
+    fits = (unit for unit in tried if in_century(units(unit, zone="UTC").instants(array)).mean() >= least)
+    return next(fits, None)
 
 
 def in_century(instants: Any) -> Any:
@@ -350,3 +223,63 @@ def is_plain(array: Any) -> bool:
 def is_text(array: Any) -> bool:
     """Checks for text or binary values."""
     return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))
+
+
+# --- names of columns -----------------------------------------------------------------------------------------------
+
+_POINT_NAME = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
+_SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "vehicle": (
+        r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
+        r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
+        r"(vehicle|bus)?label|id",
+        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?|ordem|prefixo|interno",
+    ),
+    "time": (
+        r"timestamp|time|ts|datetime|dt|(?!server|receiv|creat).*(datetime|timestamp|timestmp.*|attime)",
+        r"(gps|fix|device|event|report|recorded|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
+        r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
+        r"(server|receiv|creat).*",
+    ),
+    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT_NAME + "1", r"latitud|(geo)?breite(ngrad)?"),
+    "lon": (
+        r"lon|lng|long|longitude",
+        r".*(lon|lng|longitude)",
+        r"x|" + _POINT_NAME + "0",
+        r"longitud|(geo)?lae?nge(ngrad)?",
+    ),
+    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
+}  # names of a field without case, accents, marks and blanks, the plainest first; English, then some others
+_NOT_OF_VEHICLE = re.compile(r"stop|dest|depot|limit|max|accuracy|speeding")  # in names of what no vehicle measures
+
+
+def by_name(field: str, names: Sequence[str]) -> list[str]:
+    """Lists columns that match a field's patterns, the plainest pattern and shortest name first."""
+    matches = []  # pattern's rank, length of the name, name
+    for name in names:
+        texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in last_parts(name)]
+        ranks = (i for i, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, text) for text in texts))
+        is_other = _NOT_OF_VEHICLE.search("".join(name.split(".")[-2:]).lower())
+        if not is_other and (rank := next(ranks, None)) is not None:
+            matches.append((rank, len(name), name))
+    return [name for _, _, name in sorted(matches)]
+
+
+def last_parts(name: str) -> tuple[str, ...]:
+    """Lists texts that identify a path: "speed" of "a.speed", "busid" of "bus.id"."""
+    *_, last = steps = name.split(".")
+    last_two = "".join(steps[-2:])
+    if last.isdigit():  # an index of an array, such as coordinates.0
+        return (last_two,)
+    return (last, last_two) if last.lower() == "id" else (last,)
+
+
+def letters_of(name: str) -> str:
+    """Returns the lower-case letters of a path's last key: "time" of "gps.Time_1"."""
+    return re.sub(r"[^a-z]", "", name.split(".")[-1].lower())
+
+
+def most_alike(name: str, others: Iterable[str]) -> str:
+    """Picks the name with the most letters in common, from either end."""
+    return max(others, key=lambda rival: sum(map(eq, name, rival)) + sum(map(eq, name[::-1], rival[::-1])))

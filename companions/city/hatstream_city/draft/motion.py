@@ -1,0 +1,304 @@
+"""Judges columns by the motion of vehicles: steps, ids, units of speeds."""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hatstream.api import vehicle_ids
+from hatstream_city.draft.notation import KMH, MOST_BAD, is_nowhere, units
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
+
+Bools = NDArray[np.bool_]
+Column = str | tuple[str, ...]  # name of an input's column, or names of several that hold a field together
+OPEN = "?"  # stands in a draft for a column that a person has to name
+MOST_MPS, ERROR_M = 45.0, 200.0
+"""Highest speed of a vehicle, 162 km/h, and the error that a position may have: guesses, generous for buses."""
+NEAR_SHARE = 0.9
+"""Least share of steps that a vehicle can drive, in a column of vehicles; the others are wrong positions."""
+SNAPSHOT_S = 1_800  # in a sample of so short a time each vehicle may have one row alone
+CLEARER = 0.05  # by so much, of 1, another column must agree better with the motion than the first one by name
+MIN_PAIRS = 30  # least number of steps that tell a unit
+CLEAR_ERRORS = 5  # standard errors that are no chance, though a vehicle's moves are like one another
+LEAST_MOVE_M = 50.0
+LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
+"""In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
+_DAY_US = 86_400_000_000
+UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2  # results of `plausibility`, ascending: may a column's ids be those of vehicles?
+_PATTERN_BY_UNIT = (
+    ("km/h", r"km_?/?h|kph|kmph"),
+    ("mph", r"mph|miles"),
+    ("m/s", r"m_?/s|mps|m_s\b"),
+    ("knots", r"knots?|kts|_kn\b"),
+)
+
+
+class DraftPositions(NamedTuple):
+    """Positions in any order, (rows,).
+
+    vehicle: codes. us: since 1970 UTC. speed: as written, NaN if unknown.
+    """
+
+    vehicle: Int64s
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    speed: Floats
+
+    def where(self, chosen: Bools | Int64s) -> "DraftPositions":
+        """Selects rows by mask or index."""
+        return DraftPositions._make(column[chosen] for column in self)
+
+    def with_speed(self) -> "DraftPositions":
+        """Selects rows with a known speed."""
+        return self.where(np.isfinite(self.speed))
+
+    @property
+    def have_seconds(self) -> bool:
+        """Whether not all times are whole minutes, which make steps seem longer."""
+        return bool((self.us % 60_000_000).any())
+
+
+class Track(NamedTuple):
+    """Times (us since 1970 UTC) and positions (degrees), (rows,); fits: valid rows."""
+
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    fits: Bools
+
+    def positions(self, ids: Any, speeds: Any = None) -> DraftPositions:
+        """Joins valid rows with Arrow columns of ids and, in any unit, of speeds."""
+        speed = units().numbers(pa.nulls(len(ids), pa.float64()) if speeds is None else speeds)
+        known = np.where(speed.valid, speed.values, np.nan)
+        return DraftPositions(codes_of(ids), self.us, self.lat, self.lon, known).where(self.fits)
+
+
+def track_of(time: Any, lat: Any, lon: Any, *, timed: bool = True) -> Track:
+    """Converts instants, and Arrow columns of latitudes and longitudes. timed: rows need a time."""
+    lats, lons = units().numbers(lat), units().longitudes(lon)
+    return Track(time.us, lats.values, lons.values, are_positions(lats, lons) & (time.valid | (not timed)))
+
+
+def are_positions(lat: Any, lon: Any) -> Bools:
+    """Marks rows with a place on earth; (0, 0) means no fix."""
+    on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    return np.asarray(lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0)))
+
+
+class Steps(NamedTuple):
+    """Steps between a vehicle's consecutive positions, (steps,), with speeds at both ends."""
+
+    metres: Floats
+    step_s: Floats
+    start_speed: Floats
+    end_speed: Floats
+
+    def where(self, chosen: Bools) -> "Steps":
+        """Selects steps by a mask."""
+        return Steps._make(column[chosen] for column in self)
+
+
+def steps_of(rows: DraftPositions) -> Steps:
+    """Lists all steps of all vehicles."""
+    rows = rows.where(np.lexsort((rows.us, rows.vehicle)))
+    metres = distance_m(rows.lat[:-1], rows.lon[:-1], rows.lat[1:], rows.lon[1:])
+    steps = Steps(metres, np.diff(rows.us) / 1e6, rows.speed[:-1], rows.speed[1:])
+    return steps.where(np.diff(rows.vehicle) == 0)
+
+
+def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
+    """Lists short steps of at least `least_m`; none where clocks have no seconds."""
+    steps = steps_of(rows)
+    fits = (steps.step_s >= LEAST_STEP_S) & (steps.step_s <= MOST_STEP_S)
+    fits &= (steps.metres >= least_m) & (steps.metres < MOST_STEP_MPS * steps.step_s)
+    return steps.where(fits & rows.have_seconds)
+
+
+# --- which column is of vehicles, and which of a field's rivals ----------------------------------------------------
+
+
+def best_vehicle(
+    named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], tracks: Collection[Track]
+) -> str | None:
+    """Picks the most plausible column of vehicles, or None.
+
+    named: columns with a vehicle's name, best first; one of them is picked even if no column at all is LIKELY.
+    others: columns that may hold ids. arrays: columns by name. tracks: one for each column that may be of times.
+    """
+
+    def rank(name: str) -> int:
+        return max(plausibility(track.positions(arrays[name])) for track in tracks)
+
+    ranks = {name: rank(name) for name in named}
+    best = max(named, key=ranks.__getitem__, default=None)
+    if best is not None and ranks[best] == LIKELY:
+        return best
+    likely = [name for name in others if rank(name) == LIKELY]
+    # A vehicle drives several trips: of ids of vehicles and of trips, those of vehicles are fewer.
+    return min(likely, key=lambda name: len(arrays[name].unique()), default=best)
+
+
+def plausibility(rows: DraftPositions) -> int:
+    """Judges whether each id's rows look like one vehicle's: UNLIKELY, UNKNOWN or LIKELY.
+
+    They do if most steps are near enough to drive, and most ids have several rows on a day.
+    """
+    is_near = _are_near(rows, steps_of(rows))
+    if is_near.size and is_near.mean() < NEAR_SHARE:
+        return UNLIKELY
+    if not rows.us.size:
+        return UNKNOWN
+    days = np.stack([rows.vehicle, rows.us // _DAY_US])
+    if np.median(np.unique(days, axis=1, return_counts=True)[1]) >= 2:  # rows by id and day
+        return LIKELY
+    is_snapshot = np.ptp(rows.us) <= SNAPSHOT_S * 1_000_000
+    return UNKNOWN if is_snapshot else UNLIKELY
+
+
+def agreement(rows: DraftPositions) -> float:
+    """Computes the share of drivable steps where both time and position change, or neither."""
+    steps = steps_of(rows)
+    agrees = ((steps.step_s != 0) == (steps.metres > 0)) & _are_near(rows, steps)
+    return float(agrees.mean()) if agrees.size else 0.0
+
+
+def _are_near(rows: DraftPositions, steps: Steps) -> Bools:
+    """Marks the steps that a vehicle can drive, (steps,)."""
+    rounded_s = 0 if rows.have_seconds else 60  # whole minutes may be 60 s off
+    return np.asarray(steps.metres <= ERROR_M + MOST_MPS * (steps.step_s + rounded_s))
+
+
+def clearest(agreements: Mapping[Any, float]) -> Any:
+    """Picks the choice that agrees best; the first unless another is clearly better."""
+    first, best = next(iter(agreements)), max(agreements, key=agreements.__getitem__)
+    return best if agreements[best] > agreements[first] + CLEARER else first
+
+
+def speed_agreement(rows: DraftPositions) -> float:
+    """Correlates speeds, in any unit, with ways between positions."""
+    moves = moves_of(rows, least_m=0)
+    # Ranks, as codes of unknown speeds lie far from the others.
+    by_position, by_speed = (
+        np.unique(values, return_inverse=True)[1]
+        for values in (moves.metres / moves.step_s, moves.start_speed + moves.end_speed)
+    )
+    if moves.metres.size < MIN_PAIRS or not (by_position.any() and by_speed.any()):
+        return 0.0
+    return float(np.corrcoef(by_position, by_speed)[0, 1])
+
+
+# --- speeds --------------------------------------------------------------------------------------------------------
+
+
+def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
+    """Finds the unit of speeds by column name or `speed_ratio`, and the reason."""
+    for unit, pattern in _PATTERN_BY_UNIT:
+        if re.search(pattern, name.lower()):
+            return unit, "by the column's name"
+    if ratio is not None:
+        unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
+        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
+    if not rows.speed.size:
+        return "m/s", "a guess, as no row has a position and a speed: check it"
+    fast = float(np.quantile(rows.speed, 0.99))  # in the unknown unit
+    unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
+    return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
+
+
+def speed_ratio(rows: DraftPositions) -> float | None:
+    """Computes the ratio of distances by speeds to those by positions, or None.
+
+    It is 3.6 for km/h, as speeds are taken for m/s. Steps count if positions or speeds show movement; where many speeds
+    are 0 on the way, only those with a speed. The longest 5 % of both are left out, where jumps and codes would be.
+    """
+    moves = moves_of(rows, least_m=0)
+    by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s  # in metres if speeds are m/s
+    moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
+    if (by_speed_m[moving] == 0).sum() > MOST_BAD * moving.sum():
+        moving &= by_speed_m > 0
+    if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
+        return None
+    below_p95 = slice(0, math.ceil(0.95 * int(moving.sum())))
+    by_speed, by_position = (float(np.sort(ways_m[moving])[below_p95].sum()) for ways_m in (by_speed_m, moves.metres))
+    return by_speed / by_position if by_speed > 0 and by_position > 0 else None
+
+
+def are_crossed(rows: DraftPositions) -> bool:
+    """Checks whether speeds fit ways clearly better if latitude and longitude are swapped.
+
+    The ratio of a way by speeds to one by positions depends on the direction where they are swapped.
+    """
+    swapped, errors = rows._replace(lat=rows.lon, lon=rows.lat), []
+    if not rows.us.size or np.abs(rows.lon).max() > 90 or is_nowhere(*(np.median(swapped[2:4], axis=1).tolist())):
+        return False
+    for moves in map(moves_of, (rows, swapped)):
+        speed = moves.start_speed + moves.end_speed
+        log_ratio = np.log((speed * moves.step_s / moves.metres)[speed > 0])
+        if log_ratio.size < MIN_PAIRS:
+            return False
+        errors.append(np.abs(log_ratio - np.median(log_ratio)))
+    standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))
+    return bool(errors[0].mean() - errors[1].mean() > CLEAR_ERRORS * standard_error)
+
+
+def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
+    """Describes strange speeds to the operator. upper: the largest accepted, in the feed's unit."""
+    speed, moves = rows.speed, moves_of(rows)
+    if not speed.size:
+        return []
+    # Rows of the commonest speed but 0; one row alone says nothing.
+    commonest = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
+    shares = {  # of rows; with the share above which the fault is reported
+        "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
+        "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
+        "are one and the same number": (commonest / speed.size, 0.1),
+    }
+    sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
+    zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
+    if zero > 0.5:  # of movements; a few are jumps of a parked vehicle's position
+        sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+    elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
+        sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
+    if are_crossed(rows):
+        sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")
+    return sentences
+
+
+# --- Arrow columns -------------------------------------------------------------------------------------------------
+
+
+def codes_of(ids: Any) -> Int64s:
+    """Numbers the distinct ids of rows, as a release reads them, (rows,)."""
+    return vehicle_ids(ids).code.astype(np.int64)
+
+
+def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
+    """Returns a field's array: a struct if it has several columns, nulls for OPEN."""
+    if column == OPEN:
+        return pa.nulls(len(next(iter(arrays.values()))), pa.string())
+    if isinstance(column, str):
+        return arrays[column]
+    return pa.StructArray.from_arrays([arrays[name] for name in column], names=list(map(str, range(len(column)))))
+
+
+def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Converts columns to Arrow arrays; leaves out those that cannot be."""
+    return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+
+
+def as_array(values: Sequence[Any]) -> Any:
+    """Converts values, or where types are mixed their texts, to Arrow; None if impossible."""
+    with suppress(pa.ArrowException, TypeError, OverflowError):
+        array = pa.array(values)
+        if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts
+            return array
+    try:
+        return pa.array([None if value is None else str(value) for value in values])
+    except (pa.ArrowException, ValueError):
+        return None
