@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.account import location
+from pipelines.errors import FAILED
 from pipelines.specification import Specification, load
 
 SPEC = """
@@ -135,8 +136,15 @@ def opened(
 def done(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> str:
     """Runs a command that must succeed; returns its standard output."""
     code, out, err = hatstream(*command)
-    assert code == 0, out + err
+    assert (code, err) == (0, ""), out
     return out
+
+
+def refused(hatstream: Callable[..., tuple[int, str, str]], *command: object, code: int = FAILED) -> str:
+    """Runs a command that must end with this exit code and print nothing; returns its standard error."""
+    ended, out, err = hatstream(*command)
+    assert (ended, out) == (code, ""), err
+    return err
 
 
 def told(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> Any:

@@ -112,8 +112,8 @@ def test_a_forged_entry_is_neither_kept_nor_put_back(backed_up, hatstream):
     with sqlite3.connect(backed_up / LEDGER) as db:
         db.execute("UPDATE entry SET epsilon = '0' WHERE kind = 'release'")
     db.close()
-    code, _, err = hatstream("ledger", "backup", "--to", backed_up / "second", "--ledger", backed_up / LEDGER)
-    assert (code, "tampered" in err) == (4, True)
+    err = city.refused(hatstream, "ledger", "backup", "--to", backed_up / "second", "--ledger", backed_up / LEDGER)
+    assert "tampered" in err
     assert not (backed_up / "second").exists()
     assert restored(backed_up, hatstream)[0] == 4
 
@@ -301,5 +301,4 @@ def test_results_that_were_lost_are_written_again_from_the_ledger_and_cost_nothi
 def test_a_head_that_is_damaged_in_any_way_is_named_and_nothing_is_released(data, town, hatstream):
     (town / HEAD).write_bytes(data)
     for command in (city.release(town), ["ledger", "verify", "--ledger", str(town / LEDGER)]):
-        code, out, err = hatstream(*command)
-        assert (code, out, "internal error" in err) == (4, "", False)
+        assert "internal error" not in city.refused(hatstream, *command)

@@ -165,8 +165,7 @@ def refused(town, hatstream):
     """Runs a release that must be refused: exit code 4, nothing published, nothing recorded. Returns what it says."""
 
     def run():
-        code, out, err = hatstream(*city.release(town))
-        assert (code, out) == (4, "")
+        err = city.refused(hatstream, *city.release(town))
         assert not list((town / "out").glob("*"))
         assert "ledger" in err
         assert "internal" not in err
@@ -252,8 +251,7 @@ def test_a_corrupt_file_is_refused(town, refused, hatstream, offset, exit_code):
     (town / "ledger.sqlite").write_bytes(whole[:offset] + b"KA01AB1234" * 300 + whole[offset + 3000 :])
     assert "KA01" not in refused()
     code, _, err = hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")
-    assert code == exit_code
-    assert "KA01" not in err
+    assert (code, "KA01" in err) == (exit_code, False)
 
 
 @pytest.mark.parametrize("kept", [0, 1000, 5000])

@@ -45,9 +45,7 @@ def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp
     _, out, err = hatstream("spec", "check", tmp_path / "spec.toml")
     assert "adds up Gaussian noise alone" in out + err
     assert hatstream(*city.init(tmp_path))[0] == 0
-    code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
-    assert code == 3
-    assert "give privacy.delta" in err
+    assert "give privacy.delta" in city.refused(hatstream, *city.release(tmp_path, end=DAYS[0]), code=3)
     assert not entries(tmp_path)
 
 

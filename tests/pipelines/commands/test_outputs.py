@@ -82,9 +82,7 @@ def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme
     monkeypatch.chdir(town)
     arguments = city.release(town)
     arguments[arguments.index("--output") + 1] = f"{scheme}://bucket/folder"
-    code, _, err = hatstream(*arguments)
-    assert code == 1
-    assert f"file system only, not to {scheme}://" in err
+    assert f"file system only, not to {scheme}://" in city.refused(hatstream, *arguments, code=1)
     assert not (town / f"{scheme}:").exists()
 
 
