@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.account import location
-from pipelines.errors import FAILED
+from pipelines.errors import DONE, FAILED
 from pipelines.specification import Specification, load
 
 SPEC = """
@@ -133,10 +133,10 @@ def opened(
     return folder
 
 
-def done(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> str:
-    """Runs a command that must succeed; returns its standard output."""
-    code, out, err = hatstream(*command)
-    assert (code, err) == (0, ""), out
+def done(hatstream: Callable[..., tuple[int, str, str]], *command: object, code: int = DONE) -> str:
+    """Runs a command that must end with this exit code and no word of an error; returns its standard output."""
+    ended, out, err = hatstream(*command)
+    assert (ended, err) == (code, ""), out
     return out
 
 
@@ -147,9 +147,9 @@ def refused(hatstream: Callable[..., tuple[int, str, str]], *command: object, co
     return err
 
 
-def told(hatstream: Callable[..., tuple[int, str, str]], *command: object) -> Any:
+def told(hatstream: Callable[..., tuple[int, str, str]], *command: object, code: int = DONE) -> Any:
     """The document that a command prints for programs."""
-    return json.loads(done(hatstream, *command, "--json"))
+    return json.loads(done(hatstream, *command, "--json", code=code))
 
 
 def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1], feed: str = "feed.csv") -> list[str]:

@@ -31,7 +31,11 @@ def released(folder, elements, *, pipe=lambda p: p, **options):
             ledger=str(folder / "ledger.sqlite"), **{"spec": folder / "spec.toml", "start": DAY, "end": DAY} | options
         )
         _ = given | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
-    return sorted(kept_of(folder), key=lambda row: (row["slot_start"], row["cell"]))
+    return in_order(kept_of(folder))
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
 
 
 def by_parts(p, elements, hats):

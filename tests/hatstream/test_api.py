@@ -17,6 +17,7 @@ from dpops.statistics import registered
 from hatstream.own_packages import HOME, find_own_packages_first
 from pipelines.runs.flink.worker_pool import path_for_workers
 from tests import city
+from tests.hatstream.pipelines import reports
 from transforms.sinks.published import TYPES
 
 ROOT = Path(__file__).parents[2]
@@ -157,7 +158,9 @@ def test_the_command_and_the_library_work_there(installed, project, request):
             assert (home / name / "py.typed").exists()
     ledger = ["--spec", "spec.toml", "--ledger", "l.sqlite"]
     assert run(project, *script, "init", *ledger, path=path).returncode == 0
-    printed = run(project, sys.executable, "-c", PROGRAM.replace("[{}]", json.dumps(_reports())), path=path)
+    printed = run(
+        project, sys.executable, "-c", PROGRAM.replace("[{}]", json.dumps(reports(city.rows(city.DAYS[:1])))), path=path
+    )
     assert printed.stdout.strip() == str(home / "transforms" / "__init__.py"), printed.stderr
     done = run(
         project, *script, "release", *ledger, "--input", "feed.csv", "--from", city.DAYS[0], "--to", city.DAYS[0],
@@ -165,11 +168,6 @@ def test_the_command_and_the_library_work_there(installed, project, request):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["slots_new"] == 0, "the library has released them"
-
-
-def _reports():
-    lines = [line.split(",") for line in city.rows(city.DAYS[:1])]
-    return [{"bus": b, "ts": t, "lat": float(y), "lon": float(x), "v": float(v)} for b, t, y, x, v in lines]
 
 
 @pytest.mark.parametrize(("said", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")])

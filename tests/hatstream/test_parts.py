@@ -27,8 +27,19 @@ from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.runs.stream.health import TOO_FEW, TOO_MANY, _Watch
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.hatstream.pipelines import DAY, append, are_delays, by_parts, kept_of, released, reports, ten_lines
+from tests.hatstream.pipelines import (
+    DAY,
+    append,
+    are_delays,
+    by_parts,
+    in_order,
+    kept_of,
+    released,
+    reports,
+    ten_lines,
+)  # fmt: skip
 from tests.kit.quick import let_noise_be_fresh, let_noise_repeat
+from tests.pipelines.commands.releases import rows_in
 from transforms.places.ground import texts_of
 
 
@@ -49,10 +60,6 @@ def by_hand(folder, elements):
     return in_order(kept_of(folder))
 
 
-def in_order(rows):
-    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", ["array-average", "worst-case-optimal", "baseline"])
 def test_the_numbers_are_those_of_the_command_on_the_same_draws(town, hatstream, same_draws, mechanism):
@@ -61,15 +68,12 @@ def test_the_numbers_are_those_of_the_command_on_the_same_draws(town, hatstream,
     same_draws()
     ours = by_hand(folder, reports(city.rows()))
     assert len(ours) == 3
-    (folder / "ledger.sqlite").unlink()
-    (folder / "ledger.key").unlink()
-    (folder / "ledger.key.head").unlink()
+    for name in city.ACCOUNT:
+        (folder / name).unlink()
     assert hatstream(*city.init(folder))[0] == 0
     same_draws()
-    code, _, err = hatstream(*city.release(folder, start=DAY, end=DAY))
-    assert (code, err) == (0, "")
-    rows = [json.loads(line) for path in (folder / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
-    assert in_order(rows) == ours
+    city.done(hatstream, *city.release(folder, start=DAY, end=DAY))
+    assert in_order(rows_in(folder / "out", "*.jsonl")) == ours
 
 
 ROOT = Path(__file__).parents[2]
@@ -173,11 +177,11 @@ def test_typed_rows_have_a_schema_and_hold_what_dicts_hold(town, spec, columns):
         assert_that(counted | beam.Map(lambda row: row.cells > 0), equal_to([True]))
 
     checked(folder, lines, check, typed=True, columns=columns)
-    records = [json.loads(line) for line in kept.read_text().splitlines()]
+    records = rows_in(folder, kept.name)
     assert records
     if plain is not None:
         shown = [{name: row[name] for name in plain[0]} for row in records]
-        assert sorted(shown, key=lambda row: (row["slot_start"], row["cell"])) == plain
+        assert in_order(shown) == plain
     if "times" in columns:
         assert all(row["slot_end_at"] == datetime.fromisoformat(row["slot_end"]).timestamp() for row in records)
 
@@ -276,8 +280,7 @@ def test_live_slots_and_the_whole_day_are_released_and_the_command_finds_them_as
     live_rows = [row for row in rows if row["mechanism"] == "levels-live"]
     assert (len(live_rows), len(rows)) == (4 * len(levels_city.CELLS), 5 * len(levels_city.CELLS)), "slots, and days"
     assert not [name for name in counts if name.startswith("refused/")]
-    code, _, err = hatstream(*city.release(tmp_path, "--json", start=SECOND, end=SECOND))
-    assert (code, err) == (0, "")
+    city.done(hatstream, *city.release(tmp_path, start=SECOND, end=SECOND))
     ledger = ledger_of(tmp_path)
     (account,) = ledger.accounts()
     assert ledger.audit(account.name)[0] == 0, "the whole day is of the same reports"

@@ -86,8 +86,7 @@ def test_noise_that_an_account_does_not_add_up_is_refused_everywhere_by_name(
     assert why in hatstream(*city.init(tmp_path))[1]
     code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
     assert (code, why in err, "To ask for less" in err) == (3, True, False)
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
-    assert (code, why in " ".join(out.split())) == (0, True)
+    assert why in " ".join(city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml").split())
     of_ledger = "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "report.html"
     assert hatstream("report", "--spec", tmp_path / "spec.toml", *of_ledger)[0] == 0
 

@@ -1,6 +1,5 @@
 """The Kafka sink on a real broker: every released row once per key, the same bytes however often it is sent."""
 
-import json
 import time
 from dataclasses import replace
 from itertools import count
@@ -150,15 +149,13 @@ def town(tmp_path, hatstream, request):
 @pytest.mark.parametrize("town", [DISTRIBUTION, MEAN], ids=["distribution", "mean"], indirect=True)
 def test_a_release_sends_the_rows_of_its_files_and_a_rerun_sends_them_again(town, topic, hatstream):
     to_topic = ["--kafka-output", f"{topic.brokers}/{topic.name}"]
-    code, shown, _ = hatstream(*city.release(town, *to_topic))
-    assert code == 0
+    shown = city.done(hatstream, *city.release(town, *to_topic))
     assert f"the rows were sent to topic '{topic.name}' at {topic.brokers} too" in shown
     lines = [line for path in (town / "out").glob("*.jsonl") for line in path.read_bytes().splitlines()]
     first = pairs(topic)
     assert sorted(value for _, value in first) == sorted(lines)
     assert len({key for key, _ in first}) == len(lines) == 18
-    code, out, _ = hatstream(*city.release(town, *to_topic, "--json"))
-    assert (code, json.loads(out)["slots_new"]) == (0, 0)
+    assert city.told(hatstream, *city.release(town, *to_topic))["slots_new"] == 0
     assert pairs(topic) == sorted(first * 2)
 
 
@@ -178,9 +175,8 @@ def test_brokers_that_go_away_after_the_commit_leave_a_record_that_a_rerun_sends
     assert err.startswith(
         "hatstream: topic 'gone' at 127.0.0.1:1: not all rows were taken (_MSG_TIMED_OUT). The release is"
     )
-    code, out, _ = hatstream(*city.release(town, "--kafka-output", f"{topic.brokers}/{topic.name}", "--json"))
-    assert (code, len(pairs(topic))) == (0, 18)
-    assert json.loads(out)["slots_new"] == 0
+    again = city.told(hatstream, *city.release(town, "--kafka-output", f"{topic.brokers}/{topic.name}"))
+    assert (again["slots_new"], len(pairs(topic))) == (0, 18)
     assert hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")[0] == 0
 
 

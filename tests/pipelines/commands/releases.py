@@ -2,17 +2,13 @@
 
 import csv
 import json
+from functools import partial
 
 from tests import city
 
 
-def summary_of(output):
-    return json.loads(output.splitlines()[-1])
-
-
-def said_again(output):
+def said_again(summary):
     """The summary, less what a second run says otherwise."""
-    summary = summary_of(output)
     return {name: summary[name] for name in summary if name not in ("slots_new", "files")}
 
 
@@ -20,12 +16,10 @@ def files_in(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
 
 
-def rows_in(folder):
-    rows = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open() as file:
-            rows += csv.DictReader(file)
-    return rows
+def rows_in(folder, pattern="*.csv"):
+    """The rows of result files, of CSV or of JSON Lines."""
+    read = csv.DictReader if pattern.endswith("csv") else partial(map, json.loads)
+    return [row for path in sorted(folder.glob(pattern)) for row in read(path.read_text().splitlines())]
 
 
 def release_real(hatstream, folder, spec, pattern, start, end, *more):
@@ -41,5 +35,5 @@ def denied(*_arguments, **_options):
 
 
 def spent_by(hatstream, folder):
-    _, out, _ = hatstream("ledger", "show", "--ledger", folder / "ledger.sqlite", "--json")
-    return summary_of(out)[0]["spent"]
+    (account,) = city.told(hatstream, "ledger", "show", "--ledger", folder / "ledger.sqlite")
+    return account["spent"]

@@ -26,9 +26,7 @@ def planned(tmp_path, hatstream):
     def run(spec, *options, lines=None):
         levels_city.write(tmp_path, spec=spec, lines=lines)
         if lines or (spec, *options) not in PRINTED:
-            code, out, err = hatstream("plan", "--spec", tmp_path / "spec.toml", "--json", *options)
-            assert (code, err) == (0, "")
-            PRINTED[spec, *options] = out
+            PRINTED[spec, *options] = city.done(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--json", *options)
         return json.loads(PRINTED[spec, *options])
 
     return run

@@ -7,7 +7,7 @@ import pytest
 from pipelines.runs.beam import judge
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.pipelines.commands.releases import files_in, said_again, summary_of
+from tests.pipelines.commands.releases import files_in, said_again
 from tests.pipelines.runs import test_derived_speed
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.failpoints import FailpointError, acting
@@ -41,26 +41,26 @@ def entries(folder, hatstream):
 
 def check_equal(folder, hatstream, arguments):
     """On the engine, then on this machine, on one ledger: that compares digests and plans."""
-    code, out, err = hatstream(*arguments, "--json", *OPTIONS)
-    assert (code, err) == (0, "")
+    summary = city.told(hatstream, *arguments, *OPTIONS)
     first = files_in(folder / "out")
     (folder / "out").rename(folder / "first")
-    assert summary_of(out)["slots_new"] > 0
-    code, again, err = hatstream(*arguments, "--json")
-    assert (code, err) == (0, "")
-    assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
-    assert said_again(again) == said_again(out)
+    assert summary["slots_new"] > 0
+    again = city.told(hatstream, *arguments)
+    assert again["slots_new"] == again["slots_that_differ_now"] == 0
+    assert said_again(again) == said_again(summary)
     assert files_in(folder / "out") == first
     entries(folder, hatstream)
-    return summary_of(out)
+    return summary
 
 
 def check_drawn_in_vain(folder, hatstream, arguments):
     """On the engine, then on this machine, which draws all stages again of the same sums."""
-    assert hatstream(*arguments, *OPTIONS)[0] == 0
-    first = digests(folder)
-    assert hatstream(*arguments)[0] == 0
-    assert audited(folder) == (0, len(first))
+    summary = city.told(hatstream, *arguments, *OPTIONS)
+    stages, first = digests(folder), files_in(folder / "out")
+    (folder / "out").rename(folder / "first")
+    again = city.told(hatstream, *arguments)
+    assert (again["periods"], files_in(folder / "out")) == (summary["periods"], first)
+    assert audited(folder) == (0, len(stages))
 
 
 @pytest.mark.parametrize("spec", [WHOLE, pytest.param(SHARDED, marks=pytest.mark.slow)])
@@ -80,16 +80,7 @@ def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
 
 def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):
     levels_city.opened(tmp_path, hatstream)
-    arguments = city.release(tmp_path)
-    code, out, err = hatstream(*arguments, "--json", *OPTIONS)
-    assert (code, err) == (0, "")
-    first = files_in(tmp_path / "out")
-    (tmp_path / "out").rename(tmp_path / "first")
-    code, again, err = hatstream(*arguments, "--json")
-    assert (code, err) == (0, "")
-    assert files_in(tmp_path / "out") == first
-    assert said_again(again)["periods"] == said_again(out)["periods"]
-    assert audited(tmp_path) == (0, len(digests(tmp_path))), "drawn again of the same sums, in vain"
+    check_drawn_in_vain(tmp_path, hatstream, city.release(tmp_path))
 
 
 def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream):
@@ -130,13 +121,13 @@ def test_places_of_one_direction_are_those_of_this_machine(tmp_path, hatstream, 
 
 def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
     city.opened(tmp_path, hatstream)
-    first = hatstream(*city.release(tmp_path, "--json", *OPTIONS))[1]
-    files = files_in(tmp_path / "out")
-    code, again, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
-    assert (code, said_again(again), files_in(tmp_path / "out")) == (0, said_again(first), files)
+    arguments = city.release(tmp_path, *OPTIONS)
+    first, files = city.told(hatstream, *arguments), files_in(tmp_path / "out")
+    assert said_again(city.told(hatstream, *arguments)) == said_again(first)
+    assert files_in(tmp_path / "out") == files
     city.write(tmp_path, lines=city.rows()[1:])
-    code, out, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
-    assert (code, summary_of(out)["slots_that_differ_now"], files_in(tmp_path / "out")) == (5, 1, files)
+    assert city.told(hatstream, *arguments, code=5)["slots_that_differ_now"] == 1
+    assert files_in(tmp_path / "out") == files
 
 
 def refused(folder, hatstream, arguments):
@@ -197,8 +188,7 @@ def test_what_is_drawn_again_after_a_fault_gives_what_was_recorded_first(tmp_pat
 
     with acting(fail):
         assert hatstream(*city.release(tmp_path, *OPTIONS))[0] == 4
-    code, out, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
-    assert (code, summary_of(out)["slots_that_differ_now"]) == (0, 0)
+    assert city.told(hatstream, *city.release(tmp_path, *OPTIONS))["slots_that_differ_now"] == 0
     files = files_in(tmp_path / "out")
     assert hatstream(*city.release(tmp_path, "--json"))[0] == 0
     assert files_in(tmp_path / "out") == files

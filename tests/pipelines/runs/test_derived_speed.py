@@ -1,6 +1,5 @@
 """Feeds without speeds, from specification to rows: under secret counts alone."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -74,11 +73,7 @@ def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tm
     (tmp_path / "spec.toml").write_text(SPEC)
     (tmp_path / "feed.csv").write_text(header + "".join(lines))
     assert hatstream(*city.init(tmp_path))[0] == 0
-    summaries = []
-    for _ in range(2):
-        code, out, err = hatstream(*city.release(tmp_path, "--json", start=DAY, end=DAY))
-        assert (code, err) == (0, "")
-        summaries.append(json.loads(out))
+    summaries = [city.told(hatstream, *city.release(tmp_path, start=DAY, end=DAY)) for _ in range(2)]
     assert [summary["stages_new"] for summary in summaries] == [2, 0]
     assert summaries[1]["operator_only"]["stages_that_differ_now"] == 0
     assert summaries[0]["operator_only"]["refused"] == {"derive/first-of-day": 9}
@@ -93,8 +88,7 @@ def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstre
     planned = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--input", tmp_path / "feed.csv")
     assert planned["operator_only"]["vehicles"] == 9
     data = ("--data", tmp_path / "feed.csv", "--spec", tmp_path / "spec.toml", "--not-private")
-    code, out, _ = hatstream("evaluate", "days", *data, "--runs", 1, "--totals", 1, "--json")
-    assert (code, json.loads(out)["city_mean_kmh"]) == (0, 36)
+    assert city.told(hatstream, "evaluate", "days", *data, "--runs", 1, "--totals", 1)["city_mean_kmh"] == 36
 
 
 @pytest.mark.parametrize(
