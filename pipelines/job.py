@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 
 VEHICLE_SHARDS = 2
 PROBE = ".hatstream-probe"
-OLD_S = 86_400  # age from which a leftover belongs to no run that still works
 
 
 @dataclass(frozen=True)
@@ -216,13 +212,6 @@ def prepare_outputs(outputs: Outputs, spec: Specification, location: AccountLoca
 
 def make_writable(folder: Path) -> None:
     """Creates the folder, removes leftovers of killed runs, and tests writing. Raises OutputError."""
-    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:  # which may be many
-        for entry in entries:  # Beam's, of runs that were killed: empty, our own, and old
-            if entry.name.startswith("beam-pipeline-temp"):
-                with suppress(OSError):  # it is not empty, or gone
-                    status = entry.stat()
-                    if status.st_uid == os.getuid() and time.time() - status.st_mtime > OLD_S:
-                        os.rmdir(entry)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for directory in (*filter(Path.is_dir, folder.glob(DATES)), folder):

@@ -1,7 +1,7 @@
 """Repeated or future estimates from the ledger alone."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
@@ -116,37 +116,21 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     released_days = days_by_status.total() - days_by_status["forecast"]
     if not released_days:
         return ""
-    usable = hats.filter(pc.equal(hats["status"], "ok"))
     hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
-    keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
-    about_reports = newest_sentence(recorded(spec, account), list(keys))  # a clause in brackets, or empty
+    starts = hats.filter(pc.equal(hats["status"], "ok"))["slot_start"].to_pylist()
+    periods = {spec.timetable.period_of(date.fromisoformat(start[:10])) for start in starts}
+    newest, about_reports = newest_day(spec, account, periods), ""
+    if newest is not None:
+        about_reports = (
+            f" (those of {newest.period} hold {hundredths(newest.reports)} of 100 reports, by released weights; an "
+            f"error of {newest.error:.1f} {newest.unit} is expected by reports, {newest.constant:.1f} with the "
+            "period's mean everywhere)"
+        )
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
         f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{about_reports} and "
         f"{hundredths(hats_by_status['parent'] / hat_count)} by the area around; of 100 places' whole days "
         f"{hundredths(days_by_status['ok'] / released_days)} are."
-    )
-
-
-def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> str:
-    """Describes these HATs' share of the newest period's reports, and its expected error.
-
-    hats: cell and slot's start of each. Empty if none of their periods is recorded.
-    """
-    table, value, dates = recorded.spec.timetable, recorded.spec.value, {start[:10] for _, start in hats}
-    periods = {table.period_of(date.fromisoformat(day)) for day in dates} & recorded.periods
-    if not periods:
-        return ""
-    period = max(periods)
-    *_, newest = entries = recorded.until(period)
-    _, share, error, constant = _expected(entries, recorded)
-    cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
-    starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
-    column_of_start = {start: column for column, start in enumerate(starts)}
-    of_hats = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
-    return (
-        f" (those of {period} hold {hundredths(of_hats)} of 100 reports, by released weights; an error of {error:.1f} "
-        f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
     )
 
 
@@ -191,17 +175,17 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | None:
-    """Estimates an account's newest released period; None without one."""
+def newest_day(spec: Specification, location: AccountLocation, among: Set[str] | None = None) -> NewestDay | None:
+    """Estimates an account's newest released period, `among` these if named; None without one."""
     if not spec.is_learned:
         return None
     book = location.reader()
     if not book.exists() or spec.account.name not in {account.name for account in book.accounts()}:
         return None
     stages = recorded(spec, location)
-    if not stages.periods:
+    period = max(stages.periods if among is None else stages.periods & among, default=None)
+    if period is None:
         return None
-    period = max(stages.periods)
     *_, newest = entries = stages.until(period)
     field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors as in NewestDay
     cells = texts_of(stages.policy.region)

@@ -25,6 +25,7 @@ from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.commands.releases import files_in
 from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
 from transforms import tasks
+from transforms.places.ground import texts_of
 from transforms.recorded.stage_plan import bare_stage, rests_on, stage_of
 from transforms.records import SlotEstimates
 
@@ -101,15 +102,13 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[-1])}
     (folder / "feed.csv").unlink()
     stages = estimates.recorded(load(folder / "spec.toml"), city.account(folder))
-    starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
-    for cell in CELLS:
-        text = estimates.newest_sentence(stages, [(cell, start) for start in starts])
-        parts[cell] = int(re.match(rf" \(those of {DAYS[-1]} hold (?:under )?(\d+) of 100 reports", text)[1]) / 100
+    _, share, *_ = estimates._expected(stages.until(DAYS[-1]), stages)
+    parts = dict(zip(texts_of(stages.policy.region), share.sum(axis=1), strict=True))
     error, constant = map(float, re.search(r"an error of (\S+) km/h is expected by reports, (\S+) with", said).groups())
     assert 0 < error < constant
     assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
     assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
-    assert estimates.newest_sentence(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) == ""
+    assert estimates.newest_day(stages.spec, city.account(folder), {"2021-12-31"}) is None
     assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
     assert said in html.unescape((folder / "report.html").read_text())
 

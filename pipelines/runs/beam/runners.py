@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 import apache_beam as beam
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions, TypeOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.engine import EngineError, Finished, Watch, watched_every
@@ -84,7 +83,8 @@ class ByName:
             raise
         except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
             message = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-            raise reason_of(message) or self.unknown(error) from None
+            unknown = EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
+            raise reason_of(message) or (error if self.is_here else unknown) from None  # shown by its class, see `cli`
         if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
             raise EngineError(f"{self.name} ended the job in state {state}; its own log says why")
         return finished(result)
@@ -94,7 +94,7 @@ class ByName:
         job = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # as the strictest runner takes it
         try:
             options = self.options_type([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
-            p = beam.Pipeline(runner=self.runner(), options=options)
+            p = beam.Pipeline(runner=self.beam_name, options=options)
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
         except ValueError as error:
@@ -106,22 +106,21 @@ class ByName:
         """Lists Beam's options, with those that the runner requires."""
         return self.options
 
-    def runner(self) -> Any:
-        """Returns the runner argument of `beam.Pipeline`."""
+    @property
+    def beam_name(self) -> str:
+        """Beam's name of what runs the job."""
         return self.name
 
     def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
-        """Submits the job. Raises EngineError, before any input was read."""
+        """Submits the job; here runs it to its end. Raises EngineError, before any input was read."""
         try:
             return pipeline.run()
-        except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
+        except Exception as error:
+            if self.is_here:
+                raise
             sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
             raise EngineError(f"{self.name} did not take the job ({message})") from None
-
-    def unknown(self, error: Exception) -> Exception:
-        """Returns an error for a foreign failure, whose message may hold input."""
-        return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 
 
 _ERRORS = {
@@ -183,12 +182,6 @@ class Prism(ByName):
             extra.append("--prism_log_kind=json")  # Beam prints lines of the other kind even under --quiet
         return (*self.options, *extra)
 
-    def runner(self) -> Any:
-        """Creates the runner."""
-        from apache_beam.runners.portability.prism_runner import PrismRunner
-
-        return PrismRunner()
-
     def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
         """Submits the pipeline; a missing program is an EngineError."""
         try:
@@ -230,14 +223,7 @@ class InProcess(ByName):
         """Returns the options without type checks of pipelines."""
         return ("--no_pipeline_type_check", *self.options)  # a tenth of what a small release takes; tests check types
 
-    def submitted(self, p: beam.Pipeline) -> PipelineResult:
-        """Runs the job to its end; errors may therefore show what a step read."""
-        return p.run()
-
-    def runner(self) -> Any:
-        """Creates the runner."""
-        return FnApiRunner()
-
-    def unknown(self, error: Exception) -> Exception:
-        """Returns the failure itself, of which the command line shows only the class."""
-        return error
+    @property
+    def beam_name(self) -> str:
+        """The name of this process's runner."""
+        return "FnApiRunner"

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.account import location
 from pipelines.inputs import range_of
@@ -136,8 +135,7 @@ def test_panes_are_as_long_as_a_group_of_rows_may_be_large(rows, slots, minutes,
 class Translated(ByName):
     """Makes the job as it is handed over, and runs nothing."""
 
-    def runner(self):
-        return FnApiRunner()
+    beam_name = "FnApiRunner"
 
 
 @pytest.mark.parametrize("name", ["DataflowRunner", "SparkRunner"])
