@@ -112,11 +112,11 @@ class ByName:
         return self.name
 
     def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
-        """Submits the job; here runs it to its end. Raises EngineError, before any input was read."""
+        """Submits the job. Raises EngineError, before any input was read."""
         try:
             return pipeline.run()
         except Exception as error:
-            if self.is_here:
+            if self.is_here:  # it ran the job to its end
                 raise
             sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
