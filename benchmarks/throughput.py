@@ -122,7 +122,8 @@ def _child(case: Case, folder: str, feed: str, report) -> None:
         main(["init", *place])
         importlib.import_module("pipelines.commands.release")
         importlib.import_module("transforms.lean_beam")  # which a release imports while it runs
-        importlib.import_module("pipelines.runs.check_input")
+        importlib.import_module("pipelines.runs.beam.runners")
+        importlib.import_module("pipelines.runs.beam.bounded")
         report.put("ready")
         started = time.perf_counter()
         code = main(["release", *place, "--input", feed, *when, "--output", f"{folder}/out", "--json"])

@@ -66,7 +66,6 @@ class Spool:
         self._file_name = f"a temporary file in {tempfile.gettempdir()}"  # for errors
         self._lock = threading.Lock()
         self._end = 0
-        self._appended: list[bytes] = []  # references
         self._number = next(_SPOOL_NUMBERS)
         _OPEN[self._number] = self  # by which unpickled steps of the pipeline find it: see __reduce__
 
@@ -75,14 +74,6 @@ class Spool:
 
     def __exit__(self, *_error: object) -> None:
         self._file.close()
-
-    def append(self, data: bytes) -> None:
-        """Appends data for `read_appended`."""
-        self._appended.append(self.put(data))
-
-    def read_appended(self) -> Iterator[bytes]:
-        """Yields all data that `append` was given."""
-        return map(self.get, self._appended)
 
     def put(self, data: bytes) -> bytes:
         """Appends data; returns a reference. Raises StepError on a full disk."""
@@ -119,7 +110,6 @@ class Bounded:
     """Pipeline of a bounded job. pane_s: length of counted panes.
 
     spool: file of grouped events where all steps run in this process, so that the shuffle holds references alone.
-    spells: whether it also takes spellings of ids, for an input check.
     """
 
     job: Job
@@ -127,7 +117,6 @@ class Bounded:
     needed: Needed
     pane_s: int = PANE_S
     spool: Spool | None = None
-    spells: bool = False
 
     def build(self, p: beam.Pipeline) -> None:
         """Builds the pipeline of the job."""

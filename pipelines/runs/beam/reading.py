@@ -4,7 +4,7 @@ import os
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,8 +19,6 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.layouts.base import Layout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
-from transforms.observe.parse import speed_counts
-from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
 from transforms.steps.metrics import count, passed
 
@@ -46,41 +44,41 @@ class Piece(NamedTuple):
 
 
 class Observe(beam.DoFn):
-    """DoFn from file pieces to keyed events; reports unreadable files to the verdict."""
+    """DoFn from file pieces to keyed events; reports unreadable files to the verdict.
 
-    def __init__(self, bounded: "Bounded") -> None:
-        self._bounded, self._job, self._counts = bounded, bounded.job, Counter[str]()
+    look: of an input check, takes rows before they are parsed and returns counters.
+    """
+
+    def __init__(self, bounded: "Bounded", look: Callable[[RawBatch], Mapping[str, int]] | None = None) -> None:
+        self._bounded, self._job, self._look, self.counts = bounded, bounded.job, look, Counter[str]()
 
     def start_bundle(self) -> None:
-        self._counts = Counter[str]()
+        self.counts = Counter[str]()
 
     def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
         """Yields packed events by slot and vehicle shard; counts rows and refusals."""
-        bounded, job, spool = self._bounded, self._job, self._bounded.spool
+        bounded, job, is_here = self._bounded, self._job, self._bounded.spool is not None
         for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):
-                packing = wire.DENSE if spool is None else wire.FAST  # small between machines, fast in this process
-                if bounded.spells and spool is not None:  # a check of input, which finds one id in two spellings
-                    ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
-                    spool.append(ids.tobytes())
-                    self._counts.update(speed_counts(batch.table, job.rules))
+                packing = wire.FAST if is_here else wire.DENSE  # small between machines, fast in this process
+                self.counts.update(self._look(batch) if self._look else {})
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
                 passed("read", batch.rows)  # for the progress bar
-                self._counts.update({counters.ROWS: batch.rows} | refused)
+                self.counts.update({counters.ROWS: batch.rows} | refused)
                 for events in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
-                    self._counts[judge.OF_PERIOD + job.slots[events.key[0]].period] += events.rows  # [0]: slot's start
+                    self.counts[judge.OF_PERIOD + job.slots[events.key[0]].period] += events.rows  # [0]: slot's start
                     yield bounded.keyed(events)
             elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)
                 refusal = counters.refused("read", counters.UNREADABLE_FILE)
-                self._counts.update({counters.ROWS: 1, refusal: 1, f"{counters.LEFT_OUT}{batch}": 1})
+                self.counts.update({counters.ROWS: 1, refusal: 1, f"{counters.LEFT_OUT}{batch}": 1})
             else:
-                self._counts[f"{judge.UNREADABLE}{batch}"] += 1
+                self.counts[f"{judge.UNREADABLE}{batch}"] += 1
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields the bundle's counters as a fact for the judge, see NO_SLOT."""
-        fact: judge.KeyedFact = 0, msgspec.json.encode(self._counts)
+        fact: judge.KeyedFact = 0, msgspec.json.encode(self.counts)
         yield WindowedValue((((NO_SLOT, 0), 0), fact), MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:

@@ -79,27 +79,20 @@ class StreamFacts(Mapping[int, SlotFacts]):
 
 
 @dataclass(frozen=True)
-class Later:
-    """Release of whole periods, delayed by `more_s` seconds."""
-
-    release: ReleaseKind
-    more_s: int
-
-
-@dataclass(frozen=True)
 class Stream:
     """Unbounded pipeline from source to sinks, for any engine.
 
     A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
-    specification, key or number of vehicle shards. later: whole periods' release. pane_s: of a pane; rows after its end
-    wait for that of the slot, or miss it.
+    specification, key or number of vehicle shards. later: release of whole periods, delayed by more_s. pane_s: of a
+    pane; rows after its end wait for that of the slot, or miss it.
     """
 
     job: Job
     source: beam.PTransform[Any, DoOutputsTuple]
     heartbeat: Heartbeat | ScriptedHeartbeat
     identity: str
-    later: Later | None = None
+    later: ReleaseKind | None = None
+    more_s: int = 0
     pane_s: int = PANE_S
 
     def build(self, pipeline: beam.Pipeline) -> None:
@@ -116,16 +109,16 @@ class Stream:
         origin: what the source reads. Reports late for their slot are refused; where counts are secret, those late for
         their pane: their own minute decides, and no other vehicle's report.
         """
-        job, later = self.job, self.later
+        job = self.job
         beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
         length_s = job.slot_s if job.release.keeps_late else self.pane_s  # secret counts keep none
-        lateness = steps.RefuseLate(length_s, later.more_s if later else 0)
+        lateness = steps.RefuseLate(length_s, self.more_s)
         events, refused = observe(origin | "read" >> self.source, job, self.pane_s, lateness)
         windows = InWindows(beats, self.heartbeat.start_s, self.pane_s)
         drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
         branches = [("", road(windows.tallies(events, job), job, windows, drawing))]
-        if later is not None:
-            job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)
+        if self.later is not None:
+            job, windows = replace(job, release=self.later), replace(windows, more_s=self.more_s)
             branches.append(("period: ", road(windows.tallies(events, job), job, windows)))
         return refused, branches
 
@@ -202,9 +195,7 @@ def prepare(
     secret = jobs.admitted(spec, location)
     jobs.prepare_outputs(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
-    stream = stream_of(spec, (start_s, life_of(spec)[1]), source, location, secret, outputs)
-    identity = identity_of(spec, secret, vehicle_shards)
-    return replace(stream, job=replace(stream.job, vehicle_shards=vehicle_shards), identity=identity)
+    return stream_of(spec, (start_s, life_of(spec)[1]), source, location, secret, outputs, vehicle_shards)
 
 
 def stream_of(
@@ -214,20 +205,21 @@ def stream_of(
     location: AccountLocation,
     secret: Secret,
     outputs: Outputs,
+    vehicle_shards: int = jobs.VEHICLE_SHARDS,
 ) -> Stream:
     """Builds a stream, with later periods if any. ends_s: first second, and end."""
     (from_s, _), (start_s, end_s) = life_of(spec), ends_s
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, end_s), StreamFacts(spec, from_s, end_s)
     account = jobs.ledger_account_of(spec, location)
     job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs)  # transaction: a slot
-    job = jobs.with_digest_form(job, location.ledger)  # digests as its older ones: plain or keyed
+    job = replace(jobs.with_digest_form(job, location.ledger), vehicle_shards=vehicle_shards)
     behind_s = _watermark(spec, start_s).behind_s  # that a slot waits for reports after its end
     heartbeat = Heartbeat(spec.timetable, start_s, end_s, spec.privacy.release_shards, behind_s)
-    later = None
-    if spec.period_lateness_s is not None:
-        release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
-        later = Later(release, more_s=spec.period_lateness_s - spec.input.allowed_lateness_s)  # beyond that of events
-    return Stream(job, source, heartbeat, identity_of(spec, secret, job.vehicle_shards), later)
+    stream = Stream(job, source, heartbeat, identity_of(spec, secret, vehicle_shards))
+    if spec.period_lateness_s is None:
+        return stream
+    later = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
+    return replace(stream, later=later, more_s=spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:

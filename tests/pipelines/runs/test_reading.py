@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -139,24 +140,17 @@ def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town)
 # --- what is grouped: what is appended comes back, and nothing of it is left on disk ---
 
 
-def test_what_is_appended_by_many_threads_comes_back_whole():
-    with Spool() as spool:
-        threads = [
-            threading.Thread(target=lambda k=k: [spool.append(bytes([k, i]) * (i + 1)) for i in range(100)])
-            for k in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        written = sorted(bytes([k, i]) * (i + 1) for k in range(4) for i in range(100))
-        assert sorted(spool.read_appended()) == written
+def test_what_is_put_by_many_threads_comes_back_whole():
+    texts = [[bytes([k, i]) * (i + 1) for i in range(100)] for k in range(4)]
+    with Spool() as spool, ThreadPoolExecutor(4) as threads:
+        put = list(threads.map(lambda of_thread: list(map(spool.put, of_thread)), texts))
+        assert [list(map(spool.get, references)) for references in put] == texts
 
 
 def test_its_file_has_no_name_that_another_process_could_open(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Spool() as spool:
-        spool.append(b"secret")
+        spool.put(b"secret")
         assert os.listdir(tmp_path) == []
 
 
@@ -170,7 +164,7 @@ def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_pat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("os.pwrite", pwrite)
     with Spool() as spool, pytest.raises(StepError, match="space") as caught:
-        spool.append(b"secret")
+        spool.put(b"secret")
     assert str(tmp_path) in str(caught.value)
     assert "secret" not in str(caught.value)
 
