@@ -1,7 +1,9 @@
 """A small made-up city for tests: two days of a few buses as CSV, and a specification for it."""
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,14 @@ def init(folder: Path) -> list[str]:
 def account(folder: Path) -> location.AccountLocation:
     """Where the folder's ledger, key and head are."""
     return location.find(str(folder / "ledger.sqlite"), None)
+
+
+def tamper(folder: Path, *statements: str) -> Path:
+    """Changes the folder's ledger behind its back; returns its file, which holds all of it then."""
+    with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as db:
+        for statement in (*statements, "pragma wal_checkpoint(truncate)"):
+            db.execute(statement)
+    return folder / "ledger.sqlite"
 
 
 def opened(

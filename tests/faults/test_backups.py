@@ -8,7 +8,6 @@ the results are those of before, byte for byte, and nothing is spent twice.
 import base64
 import gzip
 import json
-import sqlite3
 import textwrap
 import tracemalloc
 from itertools import combinations
@@ -109,9 +108,7 @@ def test_another_ledger_or_key_in_the_place_is_left_alone(backed_up, hatstream, 
 
 
 def test_a_forged_entry_is_neither_kept_nor_put_back(backed_up, hatstream):
-    with sqlite3.connect(backed_up / LEDGER) as db:
-        db.execute("UPDATE entry SET epsilon = '0' WHERE kind = 'release'")
-    db.close()
+    city.tamper(backed_up, "UPDATE entry SET epsilon = '0' WHERE kind = 'release'")
     err = city.refused(hatstream, "ledger", "backup", "--to", backed_up / "second", "--ledger", backed_up / LEDGER)
     assert "tampered" in err
     assert not (backed_up / "second").exists()

@@ -235,15 +235,9 @@ def test_every_place_is_passed_as_often_as_these_tests_believe(tmp_path, scope):
     assert passed | {"tally": BUSY_SLOTS} == {name: PASSAGES[name] for name in NAMES}
 
 
-@pytest.mark.few(6)
-@pytest.mark.parametrize("place", SHORT, ids=str)
+@pytest.mark.few(6)  # all take about 19 minutes of one core
+@pytest.mark.parametrize("place", SHORT + LONG, ids=str)
 def test_whatever_happens_at_a_place_nothing_is_lost_or_released_twice(tmp_path, other, place):
-    happen(place, tmp_path, other)
-
-
-@pytest.mark.slow  # about 18 minutes of one core
-@pytest.mark.parametrize("place", LONG, ids=str)
-def test_a_thousand_injected_failures_lose_and_repeat_nothing(tmp_path, other, place):
     happen(place, tmp_path, other)
 
 

@@ -115,18 +115,17 @@ class Race:
         assert ledger.verify().entries >= len(agreed)
 
 
-def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=2, slots=12, batch=1, limit=8).run(ledger_url, tmp_path / "key.head")
-
-
-@pytest.mark.slow
-def test_racers_that_record_many_slots_at_a_time_agree_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=4, slots=100, batch=20, limit=70).run(ledger_url, tmp_path / "key.head")
-
-
-@pytest.mark.slow  # about 2 minutes on a file, 3 on a server
-def test_four_racers_for_ten_thousand_ids_agree_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=100, slots=100, batch=20, limit=70).run(ledger_url, tmp_path / "key.head")
+@pytest.mark.parametrize(
+    "race",
+    [
+        Race(periods=2, slots=12, batch=1, limit=8),
+        pytest.param(Race(periods=4, slots=100, batch=20, limit=70), marks=pytest.mark.slow),
+        pytest.param(Race(periods=100, slots=100, batch=20, limit=70), marks=pytest.mark.slow),  # 2 to 3 minutes
+    ],
+    ids=["24 ids", "400 ids", "10,000 ids"],
+)
+def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(ledger_url, tmp_path, race):
+    race.run(ledger_url, tmp_path / "key.head")
 
 
 def _advance(path, racer, barrier):
@@ -188,18 +187,6 @@ def released(town, hatstream):
     return run
 
 
-def changed(folder, *statements):
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
-        for statement in statements:
-            db.execute(statement)
-
-
-def settled(folder):
-    """The ledger's file, with all that lay in its log."""
-    changed(folder, "pragma wal_checkpoint(truncate)")
-    return folder / "ledger.sqlite"
-
-
 def test_a_full_locked_or_read_only_ledger_releases_nothing_until_it_is_none(town, refused, released, monkeypatch):
     """Whoever holds it is waited for before."""
 
@@ -247,7 +234,7 @@ def test_a_file_that_may_not_grow_keeps_what_it_had(tmp_path):
 )
 def test_a_corrupt_file_is_refused(town, refused, hatstream, offset, exit_code):
     """An index is not part of the chain that `verify` walks; a release meets it."""
-    whole = settled(town).read_bytes()
+    whole = city.tamper(town).read_bytes()
     (town / "ledger.sqlite").write_bytes(whole[:offset] + b"KA01AB1234" * 300 + whole[offset + 3000 :])
     assert "KA01" not in refused()
     code, _, err = hatstream("ledger", "verify", "--ledger", town / "ledger.sqlite")
@@ -256,7 +243,7 @@ def test_a_corrupt_file_is_refused(town, refused, hatstream, offset, exit_code):
 
 @pytest.mark.parametrize("kept", [0, 1000, 5000])
 def test_a_file_that_was_cut_off_is_refused(town, refused, kept):
-    whole = settled(town).read_bytes()
+    whole = city.tamper(town).read_bytes()
     (town / "ledger.sqlite").write_bytes(whole[:kept])
     refused()
 

@@ -23,9 +23,18 @@ def reports(lines):
     return [{**row, **{name: float(row[name]) for name in ("lat", "lon", "v")}} for row in records]
 
 
+def bounded():
+    """A pipeline on Beam's own runner, whatever this process was given as arguments."""
+    return beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+
+
+def streaming(runner="DirectRunner"):
+    return beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
+
+
 def released(folder, elements, *, pipe=lambda p: p, **options):
     """Runs a bounded pipeline; returns the rows, sorted."""
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+    with bounded() as p:
         given = pipe(p | "reports" >> beam.Create(elements))
         made = library.Release(
             ledger=str(folder / "ledger.sqlite"), **{"spec": folder / "spec.toml", "start": DAY, "end": DAY} | options
@@ -73,7 +82,7 @@ def streamed(folder, *moves, pipe=lambda p: p, start=f"{DAY}T08:00", end=None):
         clock = clock.advance_watermark_to(START_S + at_s)
         if rows:
             clock = clock.add_elements([TimestampedValue(row, START_S + taken_s) for taken_s, row in rows])
-    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    p = streaming()
     made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start, end=end)
     given = p | clock.advance_watermark_to_infinity()
     assert not given.is_bounded

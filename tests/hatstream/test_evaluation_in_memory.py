@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dpops.noise import Noise
 from hatstream.api import count_days, load, release_days
 from tests import city, levels_city
+from tests.statistical.checks import seeded
 from transforms.sinks.rows import UNKNOWN
 
 SEED = 5
@@ -35,7 +35,7 @@ def test_every_report_of_the_region_is_counted_once(tmp_path: Path) -> None:
 
 def released_by_the_command(folder: Path, hatstream, monkeypatch: pytest.MonkeyPatch) -> pa.Table:
     """Releases the same files by a ledger on disk, with noise of the seed in every draw."""
-    noise = Noise(np.random.default_rng(SEED).bytes)
+    noise = seeded(SEED)
     monkeypatch.setattr("transforms.releases.base.Noise", lambda: noise)
     where = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite", "--key", folder / "secret")
     assert hatstream("init", *where)[0] == 0

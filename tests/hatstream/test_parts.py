@@ -11,52 +11,37 @@ from operator import itemgetter
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 import pytest
 from apache_beam.coders.row_coder import RowCoder
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import hatstream as library
-from dpops.noise import Noise
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.runs.stream.health import TOO_FEW, TOO_MANY, _Watch
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.hatstream.pipelines import (
-    DAY,
-    append,
-    are_delays,
-    by_parts,
-    in_order,
-    kept_of,
-    released,
-    reports,
-    ten_lines,
-)  # fmt: skip
+from tests.hatstream import pipelines
+from tests.hatstream.pipelines import DAY, append, bounded, in_order, kept_of, released, reports, streaming
 from tests.kit.quick import let_noise_be_fresh, let_noise_repeat
 from tests.pipelines.commands.releases import rows_in
+from tests.statistical.checks import seeded
 from transforms.places.ground import texts_of
 
 
 @pytest.fixture
 def same_draws():
-    def again():
-        let_noise_repeat("parts")
-
-    yield again
+    yield partial(let_noise_repeat, "parts")
     let_noise_be_fresh()
 
 
 def by_hand(folder, elements):
     """The file of a Beam developer: public counts, the papers' mechanism."""
     hats = library.ClosedHats.of(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        _ = by_parts(p, elements, hats) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    with bounded() as p:
+        _ = pipelines.by_parts(p, elements, hats) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
     return in_order(kept_of(folder))
 
 
@@ -83,9 +68,9 @@ ROOT = Path(__file__).parents[2]
 def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path, monkeypatch, rows):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["first.py"])
-    assert "20_000" in ten_lines()
-    exec(compile(ten_lines().replace("20_000", rows), "first.py", "exec"), {})
-    assert are_delays(tmp_path)
+    assert "20_000" in pipelines.ten_lines()
+    exec(compile(pipelines.ten_lines().replace("20_000", rows), "first.py", "exec"), {})
+    assert pipelines.are_delays(tmp_path)
 
 
 @pytest.mark.slow
@@ -117,7 +102,7 @@ HOUR_S = 3600
 
 def checked(folder, lines, check, **options):
     """Runs `check` on the rows of a bounded pipeline."""
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+    with bounded() as p:
         made = library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"), **options)
         check(p | "reports" >> beam.Create(reports(lines)) | made)
 
@@ -249,7 +234,7 @@ def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
         if START_S + hour_s > taken_s:
             clock = clock.advance_watermark_to(START_S + hour_s)
     clock = clock.advance_watermark_to_infinity()
-    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    p = streaming()
     made = library.Release(
         folder / "spec.toml", f"{SECOND}T08:00", f"{SECOND}T12:00", ledger=str(folder / "ledger.sqlite")
     )
@@ -295,8 +280,8 @@ def test_a_period_that_is_not_over_is_not_released_and_own_times_are_refused_by_
 
 
 def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstream, monkeypatch):
-    draws = np.random.default_rng(1)
-    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+    noise = seeded(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: noise)
     folder = town(SPEC.replace("vehicles = 50", "vehicles = 120"), levels_city.rows((FIRST, SECOND), buses=115))
     assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
     spec, ledger, job = library.load(folder / "spec.toml"), ledger_of(folder), NoCounters()

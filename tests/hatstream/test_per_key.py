@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
@@ -15,7 +13,7 @@ import hatstream
 from hatstream.testing import account
 from pipelines.runs.per_key import part_of
 from pipelines.specification import load
-from tests.hatstream.pipelines import append, kept_of
+from tests.hatstream.pipelines import append, bounded, kept_of, streaming
 from transforms.errors import StepError
 
 DAY, MIDNIGHT_S = "2022-01-01", 1_640_995_200
@@ -38,7 +36,7 @@ def late(buses=90, hours=range(24), routes="ABC"):
 
 def run(rows, transform, folder, pipe=lambda given: given):
     """Runs a pipeline; returns rows as dicts, in order."""
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+    with bounded() as p:
         out = pipe(p | beam.Create(rows)) | transform
         _ = out | beam.Map(plain) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
     return sorted(kept_of(folder), key=lambda row: (row["start"], row["key"]))
@@ -101,7 +99,7 @@ def test_a_specification_of_the_same_tables_gives_the_same_numbers(tmp_path):
     of = account(24.0, hides="values")
     made, rows = mean(of), late(hours=range(3))
     first = run(rows, made, tmp_path)
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+    with bounded() as p:
         release = hatstream.Release(load(made.tables(86_400)), DAY, DAY, ledger=of.ledger)
         timed = [row | {"at": datetime.fromtimestamp(row["at"], UTC)} for row in rows]
         _ = p | beam.Create(timed) | release | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
@@ -124,7 +122,7 @@ def test_rows_that_name_no_key_are_refused_by_reason(tmp_path):
     odd = [{"bus": "b1", "route": key, "at": MIDNIGHT_S, "late": 1} for key in ("Q", "surrogate", "digits", "none")]
     strange = [{"bus": "x", "route": "A"}, {"bus": "x", "route": "A", "at": float("inf")}, 7]
     made = mean(account(24.0, hides="values"), keys=None, axes=(list("ABC"), ["x"]), key=odd_keys, with_refused=True)
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+    with bounded() as p:
         out = p | beam.Create([*late(hours=range(2)), *odd, *strange]) | made
         _ = out.refused | beam.Map(lambda letter: append(tmp_path / "kept.jsonl", letter._asdict()))
     letters = Counter()
@@ -149,7 +147,7 @@ def test_releases_of_other_fields_are_apart_and_those_of_two_lambdas_refused(tmp
         released = run(rows, mean(of, keys=["A", "B"], total=10**4, **changed), tmp_path)
         expected = [value if value is None else pytest.approx(value, abs=0.5) for value in means]
         assert [row["value"] for row in released] == expected
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    p = bounded()
     given = p | beam.Create(rows)
     _ = given | mean(of, value=lambda row: row["late"])
     with pytest.raises(hatstream.UsageError, match="in place of lambdas"):
@@ -238,7 +236,7 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
         rows = late(hours=[hour] if hour != 1 else [], buses=30)  # one in which nobody drives
         clock = clock.add_elements([TimestampedValue(row, row["at"] + 1) for row in rows])
         clock = clock.advance_watermark_to(MIDNIGHT_S + 3_600 * (hour + 1))
-    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    p = streaming()
     made = mean(account(24.0, hides="values"), start=f"{DAY}T00:00")
     given = p | clock.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(3_600))
     _ = given | made | beam.Map(plain) | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
@@ -249,7 +247,7 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
 
 
 def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
-    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    p = streaming()
     stream = p | Clock().advance_watermark_to_infinity()
     with pytest.raises(hatstream.UsageError, match="hides='values'"):
         _ = stream | mean(account(TOTAL))
@@ -267,6 +265,6 @@ def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
     ],
 )
 def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    p = bounded()
     with pytest.raises((hatstream.UsageError, hatstream.SpecificationError), match=told):
         _ = p | beam.Create([{}]) | mean(account(24.0, hides="values"), **changed)

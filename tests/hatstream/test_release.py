@@ -8,21 +8,19 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import hatstream as library
-from dpops.noise import Noise
 from tests import city, levels_city
-from tests.hatstream.pipelines import DAY, in_order, released, reports, row, streamed
+from tests.hatstream.pipelines import DAY, bounded, in_order, released, reports, row, streamed, streaming
 from tests.pipelines.commands.releases import rows_in
+from tests.statistical.checks import seeded
 
 
 class Report(NamedTuple):
@@ -158,7 +156,7 @@ def test_the_end_of_a_source_seals_no_slot_that_is_not_over(town, monkeypatch, l
     clock = Clock().advance_watermark_to(hour_s - 3600)
     clock = clock.add_elements([TimestampedValue(row_, at_s + 1) for row_, at_s in zip(elements, taken, strict=True)])
     start = datetime.fromtimestamp(hour_s - 3600, ZoneInfo("Asia/Kolkata")).isoformat()
-    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    p = streaming()
     made = library.Release(folder / "spec.toml", start, ledger=str(folder / "ledger.sqlite"))
     _ = p | clock.advance_watermark_to_infinity() | made
     result = p.run()
@@ -278,7 +276,7 @@ def flat_names(names):
 def test_a_limit_that_another_job_spent_meanwhile_is_an_error_by_levels_too(town):
     folder = town(SECRET)
     (folder / "other.toml").write_text(SECRET.replace("upper_kmh = 65", "upper_kmh = 60"))
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    p = bounded()
     made = library.Release(folder / "other.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
     _ = p | beam.Create(REPORTS) | made
     assert released(folder, REPORTS)
@@ -297,7 +295,7 @@ def test_elements_at_the_end_of_time_end_a_stream_for_all_of_them_would_be_late(
 @pytest.mark.parametrize("runner", ["DirectRunner", "BundleBasedDirectRunner", "FnApiRunner"])
 def test_a_runner_that_would_wait_for_ever_for_the_last_slot_is_refused_but_where_an_end_is_named(town, runner):
     folder = town()
-    p = beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
+    p = streaming(runner)
     given = p | PeriodicImpulse(fire_interval=1) | beam.Map(lambda _: row(10))
     options = {"spec": folder / "spec.toml", "start": DAY, "ledger": str(folder / "ledger.sqlite")}
     with pytest.raises(library.UsageError, match="fires nothing before all sources end"):
@@ -314,8 +312,8 @@ def test_the_day_that_a_stream_ends_with_is_in_it(town):
 
 
 def test_a_scheduler_that_tries_again_releases_no_day_that_was_stopped(town, monkeypatch):
-    draws = np.random.default_rng(1)
-    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+    noise = seeded(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: noise)
     folder = town(SECRET.replace("vehicles = 50", "vehicles = 120"))
     for _ in range(2):
         with pytest.raises(Exception, match="far fewer vehicles"):

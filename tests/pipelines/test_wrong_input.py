@@ -7,13 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from dpops.noise import Noise
 from tests import city, levels_city
 from tests.levels_city import DAYS
 from tests.pipelines.levels_runs import entries
+from tests.statistical.checks import seeded
 from transforms.errors import StepError
 from transforms.recorded.stage_plan import bare_stage
 
@@ -27,8 +26,8 @@ OTHER_DAY = levels_city.rows(("2022-02-01",), buses=BUSES)
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of fixed draws, which is no part of what is tried."""
-    draws = np.random.default_rng(1)
-    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+    noise = seeded(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: noise)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The guarantee's sentence says the chance that the noise has; and `hatstream ledger missing` the slots that lack."""
 
-import sqlite3
-from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -173,10 +171,8 @@ def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monk
     town = opened(tmp_path, hatstream, city.SPEC.replace("epsilon = 1.0", capped))
     release(hatstream, town, FIRST, FIRST)
     assert ask(hatstream, town, FIRST, FIRST)["missing"] == []
-    with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
-        db.execute(
-            "delete from entry where kind = 'release' and shard = 1 and slot_s = (select min(slot_s) from entry)"
-        )
+    first = "(select min(slot_s) from entry)"
+    city.tamper(town, f"delete from entry where kind = 'release' and shard = 1 and slot_s = {first}")
     (gap,) = ask(hatstream, town, FIRST, FIRST)["missing"]
     assert (gap["slot_start"], gap["shards"]) == (f"{FIRST}T08:00:00+05:30", [1])
     out = hatstream("ledger", "missing", *place(town), "--from", FIRST, "--to", FIRST)[1]

@@ -3,9 +3,7 @@
 import csv
 import json
 import random
-import sqlite3
 from collections import defaultdict
-from contextlib import closing
 from datetime import UTC, datetime
 
 import h3
@@ -223,9 +221,7 @@ def shard_of(lat, shards):
 @pytest.mark.parametrize("phase", ["observations read", "slots released"])
 def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap(town, phase):
     """The second run works on a copy while the first starts and ends: one head, one draw."""
-    with closing(sqlite3.connect(town / "ledger.sqlite")) as db:
-        db.execute("pragma wal_checkpoint(truncate)")
-    (town / "copy.sqlite").write_bytes((town / "ledger.sqlite").read_bytes())
+    (town / "copy.sqlite").write_bytes(city.tamper(town).read_bytes())
     spec = load(town / "spec.toml")
     when = range_of(spec.timetable, *city.DAYS)
     first = []

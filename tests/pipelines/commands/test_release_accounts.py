@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import sqlite3
 from contextlib import closing
 from fractions import Fraction
 from shutil import copy
@@ -120,9 +119,7 @@ def test_a_changed_ledger_is_refused_by_release_and_init(town, hatstream):
         (None, "update entry set epsilon = '0' where kind = 'release'"),
     ):
         (town / "ledger.sqlite").write_bytes(whole)
-        with closing(sqlite3.connect(town / "ledger.sqlite")) as db, db:
-            db.execute(change)
-            db.execute("update entry set epsilon = '1/9' where seq = 9")
+        city.tamper(town, change, "update entry set epsilon = '1/9' where seq = 9")
         err = city.refused(hatstream, "ledger", "verify", "--ledger", town / "ledger.sqlite")
         assert f"entry {entry or ''}" in err, "the first that is not as it was written"
         for command in (city.release(town), city.init(town), [*city.init(town), "--key", town / "new.key"]):

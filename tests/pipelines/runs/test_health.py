@@ -16,7 +16,6 @@ from pipelines.engine import EngineError
 from pipelines.runs.flink.engine import Cluster
 from pipelines.runs.stream import health
 from pipelines.runs.stream.metrics import PREFIX, Metrics, MetricsError, served
-from pipelines.specification import load
 from tests import city, levels_city
 from transforms.ledger.head import LedgerError
 from transforms.public import Operator, Summary
@@ -81,12 +80,12 @@ def attend(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "LOOK_EVERY_S", 0)
     spec = city.loaded(tmp_path)
 
-    def run(*states, now_s=START_S, end_s=1 << 40, **more):
+    def run(*states, now_s=START_S, end_s=1 << 40, shown=lambda line: line.whole().opened(), **more):
         monkeypatch.setattr(health, "time", Clock(now_s))
         stop, said = threading.Event(), []
         servers = Servers(stop, states, **more)
         health.attend(spec, (START_S, end_s), servers, servers, stop, said.append)
-        return [line.whole().opened() for line in said]
+        return [shown(line) for line in said]
 
     return run
 
@@ -104,13 +103,8 @@ def test_a_slot_is_said_once_with_what_was_counted_since_the_line_before(attend)
     assert [line["slot"] for line in (first, second)] == ["2022-01-01T06:00:00+05:30", "2022-01-01T07:00:00+05:30"]
 
 
-def test_what_is_counted_from_rows_is_the_operators_in_every_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(health, "LOOK_EVERY_S", 0)
-    monkeypatch.setattr(health, "time", Clock(START_S))
-    city.write(tmp_path)
-    stop, said = threading.Event(), []
-    servers = Servers(stop, ["RUNNING"], [{}, {START_S: 1}], [{"rows": 10, BAD: 2}])
-    health.attend(load(tmp_path / "spec.toml"), (START_S, 1 << 40), servers, servers, stop, said.append)
+def test_what_is_counted_from_rows_is_the_operators_in_every_line(attend):
+    said = attend("RUNNING", slots=[{}, {START_S: 1}], counters=[{"rows": 10, BAD: 2}], shown=lambda line: line)
     assert [line.public for line in said] == [{"state": "RUNNING"}, {"slot": "2022-01-01T06:00:00+05:30"}]
     assert "rows" in said[-1].whole().opened()
     assert "10" not in str(said)

@@ -203,21 +203,13 @@ def sweep(folder, each, seed):
     return outcomes
 
 
-def check(outcomes, each):
-    for name, seen in outcomes.items():
+@pytest.mark.parametrize("each", [12, pytest.param(132, marks=pytest.mark.slow)])  # of 2,500 files in all, 2 min
+def test_each_damaged_file_ends_with_a_sentence_and_the_next_one_is_read(tmp_path, each):
+    for name, seen in sweep(tmp_path, each, seed=each).items():
         refused = sum(many for kind, many in seen.items() if isinstance(kind, str))
         is_of_lines = "csv" in name or "jsonl" in name
         assert seen.total() == each
         assert refused > (-1 if is_of_lines else each // 4), name
-
-
-def test_each_of_some_damaged_files_ends_with_a_sentence_and_the_next_one_is_read(tmp_path):
-    check(sweep(tmp_path, 12, 1), 12)
-
-
-@pytest.mark.slow  # 2 min
-def test_each_of_2500_damaged_files_ends_with_a_sentence_and_the_next_one_is_read(tmp_path):
-    check(sweep(tmp_path, 132, 2), 132)
 
 
 def test_what_damage_leaves_in_memory_costs_the_next_file_nothing(tmp_path):

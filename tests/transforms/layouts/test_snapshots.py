@@ -25,8 +25,7 @@ def document(rows, place=("entity",)):
 
 def found_in(path, data, source=None):
     path.write_bytes(data)
-    observations, refused, rows = run(source or snapshots(), str(path), rules())
-    assert rows == len(observations.value) + refused.total()
+    observations, refused, _ = run(source or snapshots(), str(path), rules())
     return len(observations.value), dict(refused)
 
 

@@ -4,8 +4,7 @@ Each way to try it is also taken against a ledger with one mistake, where it mus
 """
 
 import json
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from shutil import copy
 
@@ -43,8 +42,7 @@ class World:
 
     def kept(self):
         """The ledger's file as it is now."""
-        with closing(sqlite3.connect(self.folder / "ledger.sqlite")) as db, db:
-            db.execute("pragma wal_checkpoint(truncate)")
+        tamper(self.ledger, "pragma wal_checkpoint(truncate)")
         self.copies += 1
         return copy(self.folder / "ledger.sqlite", self.folder / f"{self.copies}.copy")
 

@@ -1,6 +1,5 @@
 """The ledger: accounts, write-once slots, limits, its chain and its head; on both databases where that may matter."""
 
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -169,17 +168,15 @@ def test_a_tail_that_was_cut_off_is_found_by_what_the_head_remembers(ledger):
 
 
 def test_a_rolled_back_copy_of_a_file_is_found_at_the_start(in_file, tmp_path):
-    ledger, path = in_file, tmp_path / "ledger.sqlite"
-    record(ledger, unit())
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("pragma wal_checkpoint(truncate)")
+    path = tmp_path / "ledger.sqlite"
+    record(in_file, unit())
+    tamper(in_file, "pragma wal_checkpoint(truncate)")
     copy = path.read_bytes()
-    record(ledger, unit(3600))
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("pragma wal_checkpoint(truncate)")
+    record(in_file, unit(3600))
+    tamper(in_file, "pragma wal_checkpoint(truncate)")
     path.write_bytes(copy)
     with pytest.raises(LedgerError, match="rolled back"):
-        ledger.check_head()
+        in_file.check_head()
 
 
 def test_an_older_copy_of_a_server_s_database_is_found_at_the_start(postgres, tmp_path):
