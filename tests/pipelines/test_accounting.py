@@ -12,7 +12,7 @@ from dpops.claims import NOISE_CLAIMS, Accounting, Claim
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import DAYS, SPEC
-from tests.pipelines.levels_runs import Run, entries, released, rows_of
+from tests.pipelines.commands.releases import Run, entries, released, rows_of
 
 
 @pytest.mark.few(1)

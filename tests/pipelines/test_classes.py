@@ -9,7 +9,7 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests.city import loaded
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
+from tests.pipelines.commands.releases import Run, entries, released, rows_of, sums_of
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION

@@ -22,8 +22,7 @@ from pipelines.runs import estimates
 from pipelines.specification import Specification, SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.commands.releases import files_in
-from tests.pipelines.levels_runs import Run, entries, released, rows_of, sums_of
+from tests.pipelines.commands.releases import Run, entries, files_in, released, rows_in, rows_of, sums_of
 from transforms import tasks
 from transforms.places.ground import texts_of
 from transforms.recorded.stage_plan import bare_stage, rests_on, stage_of
@@ -34,7 +33,7 @@ from transforms.records import SlotEstimates
 def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream)
-    rows = [row for path in (tmp_path / "out").glob("days-*.csv") for row in rows_of(path)]
+    rows = rows_in(tmp_path / "out", "days-*.csv")
     assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * len(DAYS)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
     published = [row for row in rows if row["status"] != "held-back"]
@@ -98,7 +97,7 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     folder = opened(tmp_path, hatstream, spec=spec, lines=lines)
     said = str(released(folder, hatstream)["usable"])
     place = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite")
-    rows = [row for path in (folder / "out").glob("hats-*.csv") for row in rows_of(path)]
+    rows = rows_in(folder / "out", "hats-*.csv")
     usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[-1])}
     (folder / "feed.csv").unlink()
     stages = estimates.recorded(load(folder / "spec.toml"), city.account(folder))

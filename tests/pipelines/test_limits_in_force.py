@@ -20,7 +20,7 @@ from dpops.claims import ZCDP, Accounting, GaussianDP, PureDP
 from pipelines.account.guarantee import bounds_of_account, levels_sentence
 from pipelines.specification import Specification, load
 from tests import city, levels_city
-from tests.pipelines.levels_runs import Run
+from tests.pipelines.commands.releases import Run
 from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import AccountRefusal

@@ -12,8 +12,7 @@ from dpops.accountant import DeltaLimit, Span, SpanLimits
 from dpops.claims import ZCDP, rho_within
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
-from tests.pipelines.commands.releases import rows_in
-from tests.pipelines.levels_runs import Run
+from tests.pipelines.commands.releases import Run, rows_in
 
 DAYS = tuple((date(2022, 1, 1) + timedelta(days=day)).isoformat() for day in range(6))
 LIMITS = """limits = [

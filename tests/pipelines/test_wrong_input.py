@@ -11,7 +11,7 @@ import pytest
 
 from tests import city, levels_city
 from tests.levels_city import DAYS
-from tests.pipelines.levels_runs import entries
+from tests.pipelines.commands.releases import entries
 from tests.statistical.checks import seeded
 from transforms.errors import StepError
 from transforms.recorded.stage_plan import bare_stage

@@ -1,8 +1,6 @@
 """`hatstream estimate`: the ledger alone gives a day's rows again, by then and by now, and days to come."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import h3
 import numpy as np
@@ -10,14 +8,11 @@ import pytest
 
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
-from tests.pipelines.commands.releases import files_in
-from tests.pipelines.levels_runs import Run
+from tests.pipelines.commands.releases import Run, files_in, rows_in, rows_of
 from tests.statistical.checks import seeded
 from transforms.recorded.stage_plan import stage_of
 from transforms.releases import base
 from transforms.releases.periods.products import PRODUCTS
-
-Files = dict[str, bytes]
 
 KNOWN = levels_city.SPEC.replace("2.64", "60").replace("vehicles = 50", "vehicles = 200")
 
@@ -55,9 +50,10 @@ def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, 
     return files_in(folder / name)
 
 
-def test_causal_estimates_are_the_published_bytes_without_the_data(known: Path, again: Files) -> None:
-    assert len(again) == 3 * (4 + 1) * 2  # of each day the HATs of four slots, and the table of days
-    assert all((known / "out" / name).read_bytes() == data for name, data in again.items())
+def test_causal_estimates_are_the_published_bytes_without_the_data(known: Path, again: Path) -> None:
+    files = files_in(again)
+    assert len(files) == 3 * (4 + 1) * 2  # of each day the HATs of four slots, and the table of days
+    assert all((known / "out" / name).read_bytes() == data for name, data in files.items())
 
 
 @pytest.mark.slow
@@ -71,12 +67,12 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
-def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: Files, hatstream: Run) -> None:
+def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: Path, hatstream: Run) -> None:
     where = ("plan", "--spec", str(known / "spec.toml"), "--ledger")
     newest = city.told(hatstream, *where, str(known / "ledger.sqlite"))["newest_day"]
     assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[-1], 3, "km/h")
-    rows = [json.loads(line) for name, data in again.items() if name.endswith("jsonl") for line in data.splitlines()]
-    rows = [row for row in rows if row.get("product") is None and row["slot_start"].startswith(DAYS[-1])]
+    rows = rows_in(again, "hats-*.jsonl")
+    rows = [row for row in rows if row["slot_start"].startswith(DAYS[-1])]
     hats = 4 * len(CELLS)  # from 08:00 to 12:00; those of no row are unknown
     assert newest["rows"] == sum(row["status"] == "ok" for row in rows) / hats > 0
     assert newest["rows"] <= newest["reports"] <= 1
@@ -88,13 +84,9 @@ def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: 
 @pytest.mark.slow
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
-    past, ahead = estimated(tmp_path, hatstream, "a"), estimated(tmp_path, hatstream, "b", "--forecast", "2")
-    rows = [
-        json.loads(line)
-        for name, data in ahead.items()
-        if name not in past and name.endswith("jsonl")
-        for line in data.splitlines()
-    ]
+    past = estimated(tmp_path, hatstream, "a")
+    estimated(tmp_path, hatstream, "b", "--forecast", "2")
+    rows = [row for path in (tmp_path / "b").glob("*.jsonl") if path.name not in past for row in rows_of(path)]
     assert len([row for row in rows if row.get("product") == "days"]) == 2 * len(CELLS)
     assert {row["status"] for row in rows} <= {"forecast", "unreliable", "held-back"}
 
@@ -103,8 +95,8 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     made(tmp_path, hatstream, DAYS[0])
     plain, more = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "more", "--released")
     assert {name: more[name] for name in plain} == plain
-    (name,) = [name for name in more if name.startswith("released-") and name.endswith("jsonl")]
-    rows = [json.loads(line) for line in more[name].splitlines()]
+    (path,) = (tmp_path / "more").glob("released-*.jsonl")
+    rows = rows_of(path)
     ledger = city.account(tmp_path).ledger
     entries = ledger.stages("small", rows[0]["spec_id"])
     assert len(entries) == 2
@@ -128,11 +120,6 @@ COARSE = [word for name in OF_CELLS for word in ("--product", name)] + [
 ]
 
 
-def coarse_rows(files: dict[str, bytes], product: str) -> list[dict[str, Any]]:
-    named = [data for name, data in files.items() if name.startswith(product) and name.endswith("jsonl")]
-    return [json.loads(line) for data in named for line in data.splitlines()]
-
-
 def quietly(*line: str) -> tuple[int, str, str]:
     """A command line whose output is not looked at, for a whole module."""
     from pipelines.cli import main
@@ -150,18 +137,20 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def again(known: Path) -> Files:
-    """Estimates of these days from the ledger alone."""
-    return estimated(known, quietly, "again")
+def again(known: Path) -> Path:
+    """The folder of estimates of these days from the ledger alone."""
+    estimated(known, quietly, "again")
+    return known / "again"
 
 
 @pytest.fixture(scope="module")
-def coarse(known: Path) -> Files:
-    """Estimates of these days, with a forecast of one more."""
-    return estimated(known, quietly, "coarse", *COARSE, "--forecast", "1")
+def coarse(known: Path) -> Path:
+    """The folder of estimates of these days, with a forecast of one more."""
+    estimated(known, quietly, "coarse", *COARSE, "--forecast", "1")
+    return known / "coarse"
 
 
-def test_coarser_products_have_a_row_for_each_place_and_time(coarse: Files) -> None:
+def test_coarser_products_have_a_row_for_each_place_and_time(coarse: Path) -> None:
     parents = {h3.cell_to_parent(cell, 6) for cell in CELLS}
     wanted = {
         "days": (set(CELLS), {("08", "12")}),
@@ -170,16 +159,16 @@ def test_coarser_products_have_a_row_for_each_place_and_time(coarse: Files) -> N
         "city-hour": ({"city"}, {(f"{hour:02}", f"{hour + 1:02}") for hour in range(8, 12)}),
     }
     for product, (places, times) in wanted.items():
-        rows = coarse_rows(coarse, product)
+        rows = rows_in(coarse, f"{product}-*.jsonl")
         keys = [(row["cell"], row["slot_start"][:10], row["slot_start"][11:13], row["slot_end"][11:13]) for row in rows]
         days = (*DAYS, "2022-01-04")
         assert sorted(keys) == sorted((place, day, *time) for place in places for day in days for time in times)
         assert {row["product"] for row in rows} == {product}
 
 
-def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse: Files) -> None:
+def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse: Path) -> None:
     """Reports are spread evenly over the cells: their mean is that of the second cell."""
-    city_rows = coarse_rows(coarse, "city-hour")
+    city_rows = rows_in(coarse, "city-hour-*.jsonl")
     last = [row for row in city_rows if row["slot_start"].startswith(DAYS[-1])]
     assert "ok" in {row["status"] for row in last}
     for row in last[:3]:

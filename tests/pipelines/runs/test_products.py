@@ -7,8 +7,7 @@ import pytest
 from pipelines.specification import SpecificationError
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.commands.releases import files_in, rows_in
-from tests.pipelines.levels_runs import Run, released, rows_of
+from tests.pipelines.commands.releases import Run, files_in, released, rows_in, rows_of
 from tests.statistical.checks import seeded
 from transforms.releases import base
 from transforms.sinks.kafka import message_of
