@@ -9,15 +9,8 @@ import pytest
 
 from dpops import fitted
 from dpops.claims import rho_within
-from dpops.learning.expected import (
-    ExpectedDay,
-    _weight,
-    expected_days,
-    hat_half_widths,
-    place_half_widths,
-    place_level,
-    speed_noise,
-)
+from dpops.learning import expected
+from dpops.learning.expected import ExpectedDay, expected_days, hat_half_widths, place_level, speed_noise
 from dpops.levels.bounded import Rows, read, sum_up
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Profile, recipe
 from dpops.levels.stages import FIRST_CENTRE, Kind, PublicHats, level
@@ -36,7 +29,7 @@ def bounds_of(vehicles: int) -> BoundsOnly:
     return BoundsOnly(hats=HATS, fleet=Fleet(vehicles=vehicles, profile=Profile(hats=40)))
 
 
-def expected(
+def days_expected(
     kind: Kind, epsilon: Fraction, days: int = 1, vehicles: int = 300, shares: list[Fraction] = ALIKE
 ) -> list[ExpectedDay]:
     """With a total of so many days, which share it alike."""
@@ -50,7 +43,7 @@ def first_published(days: list[ExpectedDay]) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_released_day_is_expected_to_be_better_than_the_one_before(kind: Kind) -> None:
-    days = expected(kind, Fraction(10), 28)
+    days = days_expected(kind, Fraction(10), 28)
     errors = [day.kmh for day in days[1:]]
     assert errors == sorted(errors, reverse=True)
     assert len({*errors}) == len(errors)
@@ -61,8 +54,8 @@ def test_each_released_day_is_expected_to_be_better_than_the_one_before(kind: Ki
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_total_of_more_days_or_fewer_vehicles_is_expected_to_tell_less_and_later(kind: Kind) -> None:
-    spans = [expected(kind, Fraction(5), days) for days in (1, 7, 28, 91, 365)]
-    fleets = [expected(kind, Fraction(5), 28, vehicles) for vehicles in (3000, 300, 30)]
+    spans = [days_expected(kind, Fraction(5), days) for days in (1, 7, 28, 91, 365)]
+    fleets = [days_expected(kind, Fraction(5), 28, vehicles) for vehicles in (3000, 300, 30)]
     for series in (spans, fleets):
         for day in range(28):
             errors = [days[day].unknown for days in series]
@@ -122,8 +115,8 @@ def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
     integers = np.concatenate(sum_up(rows, stage))
     for released in read(integers, stage).levels:
         grouped = level(released.level.name, TWO_BY_TWO, Fraction(1))
-        expected = _weight(stage, BOUNDS, grouped, np.array([BOUNDS.usual_vehicles]))[0]
-        before_clips = expected / RETAINED
+        mean_weight = expected._weight(stage, BOUNDS, grouped, np.array([BOUNDS.usual_vehicles]))[0]
+        before_clips = mean_weight / RETAINED
         assert released.weights.mean() == pytest.approx(before_clips, rel=0.15)
 
 
@@ -133,7 +126,7 @@ def test_more_vehicles_more_budget_and_more_days_make_intervals_narrower(kind, c
     stage, dearer = (stage_of(kind, Fraction(total), counts_public=counts_public) for total in (2, 8))
     for widths in (
         lambda stage, days: hat_half_widths(stage, BOUNDS, MANY, 65.0, days).kmh,
-        lambda stage, days: place_half_widths(stage, BOUNDS, MANY, 65.0, days),
+        lambda stage, days: expected.place_half_widths(stage, BOUNDS, MANY, 65.0, days),
     ):
         assert np.all(np.diff(widths(stage, 1)) <= 0)
         assert np.all(widths(stage, 7) <= widths(stage, 1))

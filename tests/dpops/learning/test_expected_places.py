@@ -7,16 +7,8 @@ import pytest
 
 from dpops import fitted
 from dpops.claims import rho_within
-from dpops.learning.expected import (
-    CONCENTRATED,
-    LEAST_AT_PLACE,
-    SPREAD,
-    Z90,
-    ExpectedMap,
-    expected_maps,
-    speed_noise,
-    weight_noise,
-)
+from dpops.learning import expected
+from dpops.learning.expected import CONCENTRATED, SPREAD, Z90, ExpectedMap, expected_maps, speed_noise, weight_noise
 from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import RETAINED, Fleet, spread_of, weight_at_places
 from dpops.levels.parts import with_places
@@ -41,16 +33,18 @@ def stage(epsilon: str = "2.64", share: Fraction = Fraction(3, 10)) -> Stage:
     return with_places((whole,), share)[-1]
 
 
-def expected(of: Stage, vehicles: int, crowding: float = SPREAD, days: tuple[int, ...] = (1, 28)) -> list[ExpectedMap]:
+def maps_expected(
+    of: Stage, vehicles: int, crowding: float = SPREAD, days: tuple[int, ...] = (1, 28)
+) -> list[ExpectedMap]:
     fleet = Fleet(vehicles=vehicles)
     return expected_maps(of, fleet, places=CELLS * IN_A_CELL, cells=CELLS, crowding=crowding, days=days)
 
 
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
 def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
-    first, last = expected(stage(), 200, crowding)
-    (more,) = expected(stage(), 400, crowding, (28,))
-    (larger,) = expected(stage("10"), 200, crowding, (28,))
+    first, last = maps_expected(stage(), 200, crowding)
+    (more,) = maps_expected(stage(), 400, crowding, (28,))
+    (larger,) = maps_expected(stage("10"), 200, crowding, (28,))
     for worse, better in ((first, last), (last, more), (last, larger)):
         assert better.error_kmh < worse.error_kmh
         assert better.half_width_kmh <= worse.half_width_kmh
@@ -58,7 +52,7 @@ def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
 
 
 def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
-    for figures in expected(stage(), 1, days=(1, 7, 365)):
+    for figures in maps_expected(stage(), 1, days=(1, 7, 365)):
         assert 0.9 * figures.cell_error_kmh < figures.error_kmh <= figures.cell_error_kmh
         assert (figures.ok, figures.half_width_kmh > INFORMATIVE_KMH) == (0, True)
 
@@ -74,9 +68,9 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
         weights, far = drawn_places(crowding, vehicles, seed)
         belief, reports = learned(weights, far, days), weights / weights.sum()
         errors.append(reports @ np.abs(belief.values - far))
-        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_AT_PLACE
+        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > expected.LEAST_AT_PLACE
         parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < INFORMATIVE_KMH)))
-    (expectation,) = expected(stage(), vehicles, crowding, (days,))
+    (expectation,) = maps_expected(stage(), vehicles, crowding, (days,))
     assert np.mean(errors) == pytest.approx(expectation.error_kmh, rel=0.3)
     assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6
 

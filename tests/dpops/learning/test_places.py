@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import DayValues, State, add_day, learned, places
-from dpops.learning.places import (
-    LAWS,
-    RATIOS,
-    Around,
-    PlaceDay,
-    PlaceFit,
-    PlaceSums,
-    learn_places,
-    learned_traffic,
-    whole_weight,
-)
+from dpops.learning.places import LAWS, Around, PlaceFit, PlaceSums, learn_places, learned_traffic, whole_weight
 from dpops.levels.defaults import RETAINED
 from tests.dpops.learning.city import FACTS, HOURS, after, counted, design, error, released_day
 
@@ -38,10 +28,10 @@ def noisy_day(
     centres: np.ndarray,
     noise: tuple[float, float],
     day_weight: float = 1.0,
-) -> PlaceDay:
+) -> places.PlaceDay:
     """noise: standard deviations of weights and of sums of speeds."""
     weight_sd, speed_sd = noise
-    return PlaceDay(
+    return places.PlaceDay(
         weights=day_weight * weights + weight_sd * rng.normal(size=PLACES),
         speeds=day_weight * weights * (means - centres) + speed_sd * rng.normal(size=PLACES),
         centres=centres,
@@ -168,7 +158,7 @@ def missed(posterior: PlaceFit, means: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def test_the_mean_of_every_law_is_what_is_expected() -> None:
-    assert pytest.approx(np.ones(len(LAWS)), abs=1e-3) == LAWS @ RATIOS
+    assert pytest.approx(np.ones(len(LAWS)), abs=1e-3) == LAWS @ places.RATIOS
     assert LAWS.sum(axis=1) == pytest.approx(np.ones(len(LAWS)))
 
 
@@ -178,7 +168,7 @@ def test_how_far_weights_differ_is_found_where_noise_is_larger_than_they_are() -
         _, ratios = learned_traffic(
             summed_lines(weights, np.full(PLACES, LINES_KMH), seed), np.full(PLACES, weights.mean())
         )
-        spread = np.sqrt(ratios @ RATIOS**2 - 1)
+        spread = np.sqrt(ratios @ places.RATIOS**2 - 1)
         assert spread == pytest.approx(np.std(weights) / weights.mean(), rel=0.4)
 
 

@@ -9,22 +9,10 @@ import numpy as np
 import pytest
 
 from dpops.claims import rho_within
-from dpops.levels import bounded
+from dpops.levels import bounded, parts
 from dpops.levels.bounded import Rows, read, release, sum_up, unchecked, vectors
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
-from dpops.levels.parts import (
-    EMPTY_PASSES,
-    LEAST_PART,
-    MOVING,
-    USUAL_PART,
-    USUAL_STOPS,
-    count_stage,
-    counts_stage,
-    hats_of_classes,
-    rows_of_classes,
-    vehicles_in,
-    with_classes,
-)
+from dpops.levels.parts import EMPTY_PASSES, LEAST_PART, MOVING, USUAL_PART, USUAL_STOPS, rows_of_classes
 from dpops.levels.stages import CLASS, FIRST_CENTRE, UNIT, Kind, PublicHats, Stage, alike
 from dpops.noise import Noise
 from dpops.statistics import Classes
@@ -68,8 +56,8 @@ def classed(rows_and_counts: tuple[Rows, Int64s]) -> Rows:
 def stages(kind: Kind) -> list[Stage]:
     """A stage of means, and one of classes, laid on the city."""
     planned = replace(stage(kind), around=None)
-    first, last = with_classes((planned,), Fraction(3, 10), EDGES)
-    hats = hats_of_classes(HATS, len(EDGES) + 1)
+    first, last = parts.with_classes((planned,), Fraction(3, 10), EDGES)
+    hats = parts.hats_of_classes(HATS, len(EDGES) + 1)
     centres = np.full((HATS.cells, HATS.slots), 2_000)
     return [first.on(HATS, centres, STEP), last.on(hats, np.zeros((hats.cells, hats.slots), np.int64), STEP)]
 
@@ -167,7 +155,7 @@ def like(kind: Kind) -> Stage:
 
 
 def counting(kind: Kind, vehicles: int) -> Stage:
-    planned = count_stage(like(kind), vehicles)
+    planned = parts.count_stage(like(kind), vehicles)
     assert planned is not None
     return planned.on(HATS, like(kind).centres, like(kind).laid.step_kmh)
 
@@ -213,7 +201,7 @@ def test_every_vehicle_counts_as_one_whatever_it_did(kind: Kind) -> None:
     days = [day for day in (*days_of()[::11], *random_days(5, 40)) if day]
     for many in (days, days[:1], []):
         released = read(np.concatenate(sum_up(rows(many), planned)), planned)
-        assert vehicles_in(released) == pytest.approx(len(many), abs=1e-3 + 1e-5 * len(many))
+        assert parts.vehicles_in(released) == pytest.approx(len(many), abs=1e-3 + 1e-5 * len(many))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -255,7 +243,7 @@ def test_a_user_adds_its_counts_scaled_down_to_the_bound(bound, exponent):
     fleet = BoundsOnly(hats=TWO_KEYS, fleet=Fleet(vehicles=50))
     like = recipe("gaussian", Fraction(2), Fraction(1, 10), fleet).later[-1]
     centres = np.full((TWO_KEYS.cells, TWO_KEYS.slots), FIRST_CENTRE, np.int64)
-    stage = counts_stage(like, bound, exponent).on(TWO_KEYS, centres, Fraction(1, 100))
+    stage = parts.counts_stage(like, bound, exponent).on(TWO_KEYS, centres, Fraction(1, 100))
     before = sums_of(OTHERS, stage)
     for counts in product((0, 1, 2, 9), repeat=TWO_KEYS.size):
         own = [(1, index // 2, index % 2, number) for index, number in enumerate(counts) if number]

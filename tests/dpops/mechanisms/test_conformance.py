@@ -27,19 +27,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.mechanisms import conformance
-from tests.dpops.mechanisms.conformance import (
-    COUNTS,
-    DRAWS,
-    EPSILON,
-    EXAMPLES,
-    GRID,
-    every_plain,
-    noiseless_of,
-    plan_for,
-    releases_of,
-    truth_of,
-    worst_neighbours,
-)
+from tests.dpops.mechanisms.conformance import COUNTS, DRAWS, EPSILON, GRID, every_plain, plan_for, worst_neighbours
 from tests.dpops.reference import alike, unlike, value_of
 from tests.dpops.trees import examples as trees
 from tests.statistical.audit import epsilon_lower_bound
@@ -53,10 +41,8 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mech
     plan = plan_for(mechanism, counts)
     one, other = worst_neighbours(mechanism, plan, counts)
     noise = seeded(31)
-    bound = epsilon_lower_bound(
-        releases_of(mechanism, plan, one, noise), releases_of(mechanism, plan, other, noise), DRAWS
-    )
-    assert bound <= plan.claim().epsilon
+    releases = (conformance.releases_of(mechanism, plan, totals, noise) for totals in (one, other))
+    assert epsilon_lower_bound(*releases, DRAWS) <= plan.claim().epsilon
 
 
 @pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.slow)])
@@ -84,7 +70,7 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
         plan = plan_for(mechanism, counts)
         one, other = worst_neighbours(mechanism, plan, counts)
         mutant = replace(plan, scale=plan.scale * Fraction(4, 5))
-        releases = (releases_of(mechanism, mutant, totals, noise) for totals in (one, other))
+        releases = (conformance.releases_of(mechanism, mutant, totals, noise) for totals in (one, other))
         caught += epsilon_lower_bound(*releases, DRAWS) > mutant.epsilon
     assert caught == trials
 
@@ -243,18 +229,19 @@ FINE_PER_STEP = 1000
 
 
 def test_the_conformance_tests_run_on_it():
-    assert [example for example in EXAMPLES if conformance.statistic_of(example) == "mean-of-vehicles"] == [MECHANISM]
+    examples = [it for it in conformance.EXAMPLES if conformance.statistic_of(it) == "mean-of-vehicles"]
+    assert examples == [MECHANISM]
     assert "mean-of-vehicles" in registered()["baseline"].statistics
 
 
 def test_a_bus_that_stands_and_reports_often_counts_once():
     counts, sums = np.array([98, 1, 1]), np.array([98 * 200, 3_000, 4_000])
     plan = plan_for(MECHANISM, counts)
-    value = value_of(noiseless_of(MECHANISM, plan, [alike(counts, sums)]), plan)
+    value = value_of(conformance.noiseless_of(MECHANISM, plan, [alike(counts, sums)]), plan)
     assert value == pytest.approx((2 + 30 + 40) / 3, abs=float(plan.step))
     assert plan.bias_bound == 0
     pooled = plan_for(Baseline(), counts)
-    assert value_of(noiseless_of(Baseline(), pooled, [alike(counts, sums)]), pooled) == 2.66
+    assert value_of(conformance.noiseless_of(Baseline(), pooled, [alike(counts, sums)]), pooled) == 2.66
     capped = plan_for(Baseline(m_ub=1), counts)
     assert capped.bias_bound > 40
 
@@ -265,9 +252,9 @@ def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
     plan = plan_for(MECHANISM, counts)
     fine = FINE_PER_STEP if counts[0] > 1 else 1
     exact = sum(Fraction(s, c) for s, c in zip(sums.tolist(), counts.tolist(), strict=True))
-    assert noiseless_of(MECHANISM, plan, [Totals(counts, sums)]) == [fine * exact // 1]
+    assert conformance.noiseless_of(MECHANISM, plan, [Totals(counts, sums)]) == [fine * exact // 1]
     assert plan.step == GRID.step / (fine * counts.size)
-    off = truth_of(MECHANISM, Totals(counts, sums)) - (fine * exact // 1) * plan.step
+    off = conformance.truth_of(MECHANISM, Totals(counts, sums)) - (fine * exact // 1) * plan.step
     assert 0 <= off < plan.step
 
 
