@@ -15,6 +15,8 @@ UNIT = "km/h"
 PER_UNIT: Mapping[str, Fraction] = {  # how much of UNIT one of each unit is that an input may have
     UNIT: Fraction(1),
     "m/s": Fraction(18, 5),
+    "cm/s": Fraction(9, 250),
+    "ft/s": Fraction(109_728, 100_000),
     "mph": Fraction(1_609_344, 1_000_000),
     "knots": Fraction(1_852, 1_000),
 }

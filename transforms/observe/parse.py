@@ -126,7 +126,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
-    id_columns = [vehicle_ids(table.column(name)) for name in table.schema.names if name.startswith(KEY)]
+    # A public key may be a word that as an id says that there is none, such as NA.
+    id_columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
     code, ids, missing, bad = id_columns[0] if len(id_columns) == 1 else join_ids(id_columns, BETWEEN.encode())
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]

@@ -51,6 +51,8 @@ VehicleForm = Literal["text", "integer", "casefold"]
 """Which spellings are one id: casefold, in any case; integer, with or without zeros in front, a plus and `.0`."""
 
 VEHICLE_BYTES = 256
+NULL_IDS = (*columns.NULL_WORDS, "nan", "<na>", "undefined", "unknown")
+"""What exports write for no id, in small letters: many vehicles would share one's bound, and each be protected less."""
 
 _WHITE_SPACE = "".join(
     map(chr, [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000])
@@ -91,10 +93,11 @@ class MergedIds(NamedTuple):
         ]
 
 
-def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
+def vehicle_ids(column: pa.Array, form: VehicleForm = "text", null_words: Sequence[str] = NULL_IDS) -> VehicleIds:
     """Reads ids as stripped text, each row by itself.
 
-    form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`.
+    form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`. null_words: missing in
+    any case of letters.
 
     >>> vehicle_ids(pa.array(["07", "7", None]), "integer").ids
     [b'7']
@@ -103,7 +106,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     floats from 2^53 on, invalid UTF-8, and texts over VEHICLE_BYTES. The parts of a struct make one id together.
     """
     if columns.are_parts(column.type):
-        return join_ids([vehicle_ids(chunk, form) for chunk in column.flatten()])
+        return join_ids([vehicle_ids(chunk, form, null_words) for chunk in column.flatten()])
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
@@ -117,9 +120,9 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     used, code = factorize(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))
     texts = _formed(_texts(_plain(values)), form)
-    length = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
-    empty = nulls(values) | (texts.is_valid().to_numpy(zero_copy_only=False) & (length == 0))
-    bad = (nulls(texts) & ~empty) | (length > VEHICLE_BYTES)
+    empty = nulls(values) | pc.is_in(pc.utf8_lower(texts), pa.array(["", *null_words])).to_numpy(zero_copy_only=False)
+    is_long = pc.greater(pc.binary_length(texts), VEHICLE_BYTES).fill_null(False).to_numpy(zero_copy_only=False)
+    bad = (nulls(texts) & ~empty) | is_long
     distinct = pc.if_else(pa.array(bad | empty), "", texts).dictionary_encode()
     ids = distinct.dictionary.cast(pa.binary()).to_pylist()
     missing, bad = absent | _of_rows(empty, code), _of_rows(bad, code)

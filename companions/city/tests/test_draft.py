@@ -133,7 +133,9 @@ def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
     assert load(tmp_path / "other.toml").spec_id != spec.spec_id
 
 
-@pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph"), (1.944, "knots")])
+@pytest.mark.parametrize(
+    ("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph"), (1.944, "knots"), (100, "cm/s")]
+)
 def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, unit, tmp_path):
     draft_, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
     assert f'speed_unit = "{unit}"' in draft_.toml

@@ -76,6 +76,15 @@ def test_live_slots_with_other_levels_for_weights_than_for_speeds_keep_the_bound
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_vehicle_that_shares_an_id_spends_up_to_twice_the_budget(kind: Kind) -> None:
+    """Source: docs/guarantee.md, "What a vehicle is": without it the id has another vector."""
+    power, first, second = (2 if kind == "gaussian" else 1), [(0, 0, 1, 6500)], [(2, 1, 400, 0)]
+    shared, alone = (sum_up(rows([day]), stage(kind, ("hat",))) for day in (first + second, first))
+    moved = sum(int(np.sum(np.abs(a - b) ** power)) for a, b in zip(shared, alone, strict=True)) / UNIT**power
+    assert 1.2 < moved <= 2**power
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_under_public_counts_speeds_have_half_the_bound(kind: Kind) -> None:
     assert Fraction(99, 100) < excess([stage(kind, counts_public=True)], days_of()) <= 1
 

@@ -63,6 +63,7 @@ def test_the_reasons_are_public_and_fixed():
 
 GOLDEN = [
     ("vehicle", None, "missing-vehicle"), ("vehicle", "", "missing-vehicle"), ("vehicle", b"", "missing-vehicle"),
+    ("vehicle", "NULL", "missing-vehicle"), ("vehicle", b" n/a", "missing-vehicle"),
     ("vehicle", " \u00a0\n", "missing-vehicle"), ("vehicle", True, "bad-vehicle"), ("vehicle", 1.5, "bad-vehicle"),
     ("vehicle", ["bus"], "bad-vehicle"), ("vehicle", b"\xff", "bad-vehicle"), ("vehicle", "x" * 257, "bad-vehicle"),
     ("vehicle", "é" * 129, "bad-vehicle"), ("time", None, "missing-time"), ("time", "", "missing-time"),

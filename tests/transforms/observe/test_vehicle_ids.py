@@ -57,6 +57,17 @@ def test_text_forms_say_which_spellings_are_one():
     assert len(set(read(pa.array(["ΟΔΟΣ", "οδος", "οδοσ"]), "casefold"))) == 1
 
 
+def test_words_for_no_id_are_missing_in_any_part_and_spelling():
+    words = pa.array(["None", "N/A", "<NA>", b"-", "null ", "null 1", "--1"])
+    expected = [*["missing"] * 5, "null 1", "--1"]
+    assert (
+        read(words) == read(words, "casefold") == read(words, "integer") == read(words.dictionary_encode()) == expected
+    )
+    parts = pa.StructArray.from_arrays([pa.array(["7"] * 2), pa.array(["unknown", "8"])], ["0", "1"])
+    assert read(parts) == ["missing", "7\x1f8"]
+    assert vehicle_ids(pa.array(["NA", ""]), null_words=()).missing.tolist() == [False, True]
+
+
 STRANGE = [b"\xff", b"\xc2\xa0A ", b"a", b"01.0", b"1", b" "]
 VALUES = {
     pa.binary(): st.binary(max_size=4) | st.sampled_from(STRANGE),

@@ -53,8 +53,8 @@ _Row = dict[str, str]
 class SiriVm:
     """SIRI-VM reports: VehicleRef, RecordedAtTime, VehicleLocation, and Velocity, often missing.
 
-    Vehicles of two operators with equal VehicleRef share one bound, which protects no less; OperatorRef and VehicleRef
-    distinguish them. columns, fields: output; with a heading, Bearing.
+    Vehicles of two operators with equal VehicleRef count as one, which protects each less (docs/guarantee.md, "What a
+    vehicle is"); OperatorRef and VehicleRef distinguish them. columns, fields: output; with a heading, Bearing.
     """
 
     units: Units = UNITS

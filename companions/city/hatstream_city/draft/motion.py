@@ -30,11 +30,15 @@ LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
 """In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
 _DAY_US = 86_400_000_000
 UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2  # results of `plausibility`, ascending: may a column's ids be those of vehicles?
+_BENT = 0.1  # by so much, as a logarithm, ways are longer than distances between positions
+_BY_NAME_ALONE = {"ft/s"}  # a tenth less than km/h are, and ways bend by as much
 _PATTERN_BY_UNIT = (
     ("km/h", r"km_?/?h|kph|kmph"),
     ("mph", r"mph|miles"),
+    ("cm/s", r"cm_?/s|cmps|cm_s\b"),
+    ("ft/s", r"f(ee)?t_?/s|fps|ft_s\b"),
     ("m/s", r"m_?/s|mps|m_s\b"),
-    ("knots", r"knots?|kts|_kn\b"),
+    ("knots", r"knots?|kts|_kn\b|\bsog\b"),  # sog: of ships and trackers, speed over ground
 )
 
 
@@ -202,8 +206,10 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
-        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
+        misfits = {name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE}
+        unit, other = sorted(misfits, key=misfits.__getitem__)[:2]  # logs of the ratios to units' own
+        doubt = f" ({other} would fit as well: check it)" if misfits[other] < _BENT else ""
+        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second{doubt}"
     if not rows.speed.size:
         return "m/s", "a guess, as no row has a position and a speed: check it"
     fast = float(np.quantile(rows.speed, 0.99))  # in the unknown unit

@@ -15,7 +15,7 @@ from hatstream.api import MergedIds, layout, vehicle_ids
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 ZONES = frozenset(available_timezones())  # once: each call looks through folders
-KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
+KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852, "cm/s": 0.036, "ft/s": 1.09728}
 """How much one of each unit is that a specification may name."""
 _COMMA_NUMBER = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
