@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hatstream_lab.evaluation import fusion
+from hatstream_lab.evaluation.cities import city_named
 from hatstream_lab.evaluation.experiment import Experiment, Table
 from pipelines.cli import main
 from tests import levels_city
@@ -72,6 +73,10 @@ def test_made_up_cities_need_no_telemetry_and_each_has_its_rows(hatstream):
 
 def places_of(out: str) -> list[dict]:
     return [row for row in json.loads(out)["rows"] if row["part"] == "places"]
+
+
+def test_a_made_up_city_may_begin_with_a_day_without_a_report() -> None:
+    assert city_named("odd 50", days=2).names == ["2024-01-02"]
 
 
 def test_a_range_of_dates_is_all_and_a_map_is_beside_the_constant_day_by_day(feed, hatstream):

@@ -174,7 +174,7 @@ def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
     names = pa.array([f"{cell:x}" for cell in cells.tolist()])
     return pa.table(
         {
-            "period": [day.isoformat()] * rows.vehicle.size,
+            "period": pa.repeat(day.isoformat(), rows.vehicle.size),
             "slot": rows.slot,
             "cell": names.take(pa.array(rows.cell)),
             "place": pa.nulls(rows.vehicle.size, pa.string()),
