@@ -130,11 +130,11 @@ class Timetable:
                 f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
                 + (f", slots of {', '.join(fit)} can" if fit else "")
             )
-        return [start_s for start_s, minute in minutes.items() if self.is_in_service(minute)]
+        return [start_s for start_s, minute in minutes.items() if self.is_served(day.weekday(), minute)]
 
-    def is_in_service(self, minute: int) -> bool:
-        """Checks whether a local minute lies in service hours."""
-        return any(start <= minute < end for start, end in self.service)
+    def is_served(self, weekday: int, minute: int) -> bool:
+        """Checks whether a local weekday, 0 for Mondays, and minute lie in service."""
+        return WEEKDAYS[weekday] in self.weekdays and any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
         """Explains which day within a year slots cannot divide; None if they divide all."""
@@ -298,10 +298,8 @@ class StreamCalendar:
         starts_us, start_code = np.unique(start_us, return_inverse=True)
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
-        in_service = np.array(
-            [timetable.is_in_service(time_of_day.hour * 60 + time_of_day.minute) for time_of_day in local], np.bool_
-        )
-        names = [timetable.period_of(time_of_day.date()) for time_of_day in local]
+        in_service = np.array([timetable.is_served(at.weekday(), at.hour * 60 + at.minute) for at in local], np.bool_)
+        names = [timetable.period_of(at.date()) for at in local]
         periods, period = np.unique(np.array(names, np.str_), return_inverse=True)
         return Where(start_us, period[start_code], in_range, in_range & in_service[start_code], tuple(periods.tolist()))
 

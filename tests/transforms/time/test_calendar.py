@@ -1,6 +1,7 @@
 """Slots, periods and days off on the clock of the account's zone; a stream's are the same. Public hours with a trip."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -158,13 +159,12 @@ def around(day, days=9):
 
 
 @pytest.mark.parametrize("day", [datetime(2026, 3, 5, tzinfo=UTC), datetime(2025, 10, 29, tzinfo=UTC)])
-def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_clock_changes(day):
-    events = around(day)
-    running = StreamCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(events)
-    closed = calendar(
-        NEW_YORK, NEW_YORK.midnight(day.date() - timedelta(2)), NEW_YORK.midnight(day.date() + timedelta(20))
-    )
-    expected = closed.locate(events)
+@pytest.mark.parametrize("weekdays", [NEW_YORK.weekdays, ("tue", "sat")])
+def test_events_have_the_slots_and_periods_of_a_closed_range_also_where_the_clock_changes(day, weekdays):
+    events, timetable = around(day), replace(NEW_YORK, weekdays=weekdays)
+    running = StreamCalendar(timetable, FROM_S, FROM_S, TO_S).locate(events)
+    edges = (timetable.midnight(day.date() + timedelta(days)) for days in (-2, 20))
+    expected = calendar(timetable, *edges).locate(events)
     assert (running.in_service == expected.in_service).all()
     served = running.in_service
     assert served.any()

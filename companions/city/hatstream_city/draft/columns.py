@@ -124,7 +124,8 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
             candidates += [name for name in with_name if name not in candidates and _excel_unit(arrays, name)]
-            if not candidates and (pair := _date_and_clock(arrays, unassigned)):
+            is_clock_apart = all(notation.is_date(arrays[name]) for name in candidates)  # of none, too
+            if is_clock_apart and (pair := _date_and_clock(arrays, unassigned)):
                 names[field] = pair
                 continue
         # Small numbers are speeds only where columns have no names and another one is left for vehicles.

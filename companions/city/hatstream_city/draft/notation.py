@@ -144,6 +144,11 @@ _CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H
 _HALF_CLOCKS = tuple(
     f"{clock}{blank}%p" for clock in ("%I:%M:%S", "%I:%M", "%I:%M:%S.%f", "%I:%M:%S:%f") for blank in (" ", "")
 )
+_SECONDS = tuple(f"{date} %s" for date in _DATES)
+"""A date and seconds after midnight; numbers of six digits that are clocks too, as %H%M%S, are tried as such first."""
+_MIDNIGHT, _NO_DAY = r"[ T](0?0:00(:00(\.0+)?)?|12:00:00 AM)", r" (1899-12-30|1900-01-01|12/30/1899|30[./]12[./]1899)"
+_CONSTANT = re.compile(f"({_MIDNIGHT}{_NO_DAY}|{_MIDNIGHT}|{_NO_DAY})(?= )")
+"""What databases and spreadsheets put between a date and a clock: the date's clock, the clock's date."""
 _MOST_DISTINCT, _MOST_FORMATS = 3, 8
 """Texts that each form is tried on at first; forms that fit them, and are tried on all."""
 _LEAST_DIGITS, _MOST_LETTERS = 6, 45
@@ -165,7 +170,8 @@ def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tu
 
 def time_formats(array: Any) -> tuple[str, ...]:
     """Lists formats that fit most texts, or structs of date and clock, likeliest first."""
-    if pa.types.is_struct(array.type):
+    is_pair = pa.types.is_struct(array.type)
+    if is_pair:
         rows = zip(*(text.to_pylist() for text in array.flatten()), strict=True)
         array = pa.array([None if None in row else " ".join(map(_plain_text, row)) for row in rows], pa.string())
     if not is_text(array):
@@ -175,21 +181,21 @@ def time_formats(array: Any) -> tuple[str, ...]:
     texts = [str(text).strip() for text in first.to_pylist()]
     if not texts or any(len(re.findall("[0-9]", text)) < _LEAST_DIGITS or len(text) > _MOST_LETTERS for text in texts):
         return ()
-    forms = _seconds_forms(texts[0]) or _forms(
-        has_weekday=bool(re.match("[A-Za-z]{2,9}[, ]", texts[0])),
+    match = _CONSTANT.search(texts[0]) if is_pair else None
+    constant = match[0] if match and all(match[0] in text for text in head.drop_null().to_pylist()) else ""
+    text = texts[0].replace(constant, "", 1)
+    forms = _forms(
+        has_weekday=bool(re.match("[A-Za-z]{2,9}[, ]", text)),
         # The T of ISO 8601 and the Z of UTC begin no month.
-        has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
-        has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
+        has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", text))),
+        has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", text)),
     )
+    forms = [form for form in (*forms, *_SECONDS) if _shape(form).fullmatch(" ".join(text.split()))]
+    forms = [form.replace(" ", f"{constant} ", 1) for form in forms]
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
-    fitting = [form for form in forms if _shape(form).fullmatch(" ".join(texts[0].split())) and _fits(first, form)]
-    return tuple(form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form))
-
-
-def _seconds_forms(text: str) -> tuple[str, ...]:
-    """Lists formats of a date with seconds after midnight; six digits are hhmmss."""
-    _, blank, clock = text.rpartition(" ")
-    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
+    fitting = [form for form in forms if _fits(first, form)]
+    fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
+    return tuple(form for form in fitting if "%s" not in form) or tuple(fitting)
 
 
 @cache
@@ -213,6 +219,12 @@ def _fits(array: Any, form: str) -> bool:
 def is_time(array: Any) -> bool:
     """Checks whether values look like times."""
     return bool(len(array)) and (time_unit_of(array) is not None or bool(time_formats(array)))
+
+
+def is_date(array: Any) -> bool:
+    """Checks whether all times are midnight, as databases write dates."""
+    head = array.slice(0, TRIED).drop_null().to_pylist()
+    return bool(head) and all(re.search(f"{_MIDNIGHT}$", str(value)) for value in head)
 
 
 def is_plain(array: Any) -> bool:
