@@ -130,7 +130,7 @@ class Units:
     def instants(self, column: pa.Array) -> Instants:
         """Reads a column of times."""
         parse = None if self.time_format is None else self.time_format.instants
-        return instants(column, self.time_unit, self.zone, parse)
+        return instants(column, self.time_unit, self.zone, parse, self.decimal)
 
     def numbers(self, column: pa.Array) -> Numbers:
         """Reads a column of numbers, without conversion of units."""

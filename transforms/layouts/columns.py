@@ -104,19 +104,25 @@ def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
 OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset
 
 
-def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, parse: OfTexts | None = None) -> Instants:
+def instants(
+    column: pa.Array,
+    time_unit: TimeUnit,
+    zone: str | None = None,
+    parse: OfTexts | None = None,
+    decimal: DecimalMark = ".",
+) -> Instants:
     """Reads instants: Arrow timestamps, or texts and numbers.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
     days since 1899-12-30. Several columns: a date and a clock, joined to one text. zone: of texts without offset and of
-    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso.
+    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso. decimal: as above.
     """
     kind = column.type
     if are_parts(kind):
-        return instants(_one_text(column), time_unit, zone, parse)
+        return instants(_one_text(column), time_unit, zone, parse, decimal)
     if pa.types.is_dictionary(kind):
-        return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse)))
+        return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse, decimal)))
     if pa.types.is_timestamp(kind):
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), zone)
     if time_unit == "iso":
@@ -128,7 +134,7 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, par
         if pc.any(pc.starts_with(text, "/Date(")).as_py():
             ms = pc.struct_field(pc.extract_regex(text, _DOT_NET_PATTERN), "number")
             column = pc.if_else(pc.is_valid(ms), ms, text)
-    values = numbers(column)
+    values = numbers(column, decimal)
     scale = US_PER_UNIT[time_unit]
     clipped = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
     us = np.rint(clipped * scale).astype(np.int64)

@@ -51,7 +51,7 @@ class CsvTable(MappedLayout):
                     lines = lines_of(data)
                     filled = np.flatnonzero(lines.end > lines.start)
                     if too_long and not filled.size:
-                        raise UnreadableFile(path, "the header is too long")
+                        raise UnreadableFile(path, "the header is too long: lines must end in LF or CRLF")
                     if not filled.size:
                         continue
                     first = int(filled[0])
@@ -65,7 +65,9 @@ class CsvTable(MappedLayout):
         try:
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):
-            raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
+            raise UnreadableFile(
+                path, "the first line is not UTF-8 in fields as CSV has them, up to LF or CRLF"
+            ) from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
         stripped = [name.strip(BLANK) for name in names]  # a column matches a name without blanks too

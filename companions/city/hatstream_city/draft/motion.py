@@ -206,7 +206,9 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        misfits = {name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE}
+        misfits = {
+            name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE
+        }
         unit, other = sorted(misfits, key=misfits.__getitem__)[:2]  # logs of the ratios to units' own
         doubt = f" ({other} would fit as well: check it)" if misfits[other] < _BENT else ""
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second{doubt}"
