@@ -116,7 +116,7 @@ def instants(
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
     days since 1899-12-30. Several columns: a date and a clock, joined to one text. zone: of texts without offset and of
-    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso. decimal: as above.
+    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso. decimal: mark.
     """
     kind = column.type
     if are_parts(kind):

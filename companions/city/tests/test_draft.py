@@ -164,51 +164,6 @@ def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_pa
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
 
 
-@pytest.mark.parametrize(
-    ("date_form", "clock_form", "written"),
-    [
-        ("%Y%m%d", "%-H%M%S", "%Y%m%d %H%M%S"),
-        ("%Y-%m-%d 00:00:00", "1899-12-30 %H:%M:%S", "%Y-%m-%d 00:00:00 1899-12-30 %H:%M:%S"),
-        ("%m/%d/%Y 12:00:00 AM", "12/30/1899 %I:%M:%S %p", "%m/%d/%Y 12:00:00 AM 12/30/1899 %I:%M:%S %p"),
-        ("%Y-%m-%dT00:00:00", None, "%Y-%m-%dT00:00:00 %s"),
-        ("%Y%m%d", None, "%Y%m%d %s"),
-    ],
-)
-def test_dates_and_clocks_as_databases_write_them_are_paired(date_form, clock_form, written, tmp_path):
-    """clock_form: None for seconds after midnight."""
-    lines = []
-    for bus, time, lat, lon, kmh in rows():
-        moment = datetime.fromisoformat(time).replace(day=23)
-        seconds = moment.hour * 3_600 + moment.minute * 60 + moment.second
-        lines.append(
-            (bus, moment.strftime(date_form), moment.strftime(clock_form) if clock_form else seconds, lat, lon, kmh)
-        )
-    path = as_csv(tmp_path / "f.csv", [("bus", "date", "time", "lat", "lon", "speed"), *lines], header=False)
-    draft_, spec = drafted(path, tmp_path)
-    assert 'time = ["date", "time"]' in draft_.toml
-    assert f'time_format = "{written}"' in draft_.toml
-    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
-
-
-def test_days_since_1900_may_have_a_decimal_comma(tmp_path):
-    lines = []
-    for bus, time, *others in rows():
-        moment = datetime.fromisoformat(time).replace(tzinfo=None)
-        day = (moment - datetime(1899, 12, 30)).total_seconds() / 86_400
-        lines.append([bus, *(f"{number:.7f}".replace(".", ",") for number in (day, *others))])
-    draft_, spec = drafted(as_csv(tmp_path / "f.csv", lines, ";"), tmp_path)
-    assert 'time_unit = "excel"' in draft_.toml
-    assert fullest_period(spec, str(tmp_path / "f.csv"), lambda *_: None).observations.event_us.size == len(rows())
-
-
-def test_two_units_that_fit_speeds_are_both_named(tmp_path):
-    draft_, _ = drafted(as_csv(tmp_path / "f.csv", rows(2.09)), tmp_path)
-    assert (
-        'speed_unit = "mph"  # by the distances' in draft_.toml or 'speed_unit = "knots"  # by the dist' in draft_.toml
-    )
-    assert "would fit as well: check it" in draft_.toml
-
-
 def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
     texts = [(bus, f"02/03/2026 {time[11:19]}", *others) for bus, time, *others in rows()]
     draft_, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)

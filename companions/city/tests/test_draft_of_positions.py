@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from datetime import datetime
 from pathlib import Path
@@ -19,11 +20,11 @@ from pipelines.specification import load
 NAMES = ("vehicle", "time", "lat", "lon", "speed")
 
 
-def drafted(lines, folder):
+def drafted(lines, folder, names=NAMES, delimiter=","):
     """The specification that is drafted from these rows, and how many of them a release would take."""
     sample, spec = folder / "feed.csv", folder / "town.toml"
     with sample.open("w", newline="") as file:
-        csv.writer(file).writerows([NAMES, *lines])
+        csv.writer(file, delimiter=delimiter).writerows([names, *lines])
     spec.write_text(draft(sample, adds_and_removes=True).toml)
     result = load(spec)
     return result, fullest_period(result, str(sample), lambda *_: None).observations.event_us.size
@@ -119,7 +120,7 @@ def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path
 
 @pytest.mark.parametrize(
     ("name", "per_mps", "sentence"),
-    [("speed", 100, "28 times"), ("speed_mps", 3.6, "3.6 times"), ("kmh", 1, "0.28 times"), ("speed_kmh", 3.6, None)],
+    [("speed", 1000, "10 times"), ("speed_mps", 3.6, "3.6 times"), ("kmh", 1, "0.28 times"), ("speed_kmh", 3.6, None)],
 )
 def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_path, name, per_mps, sentence):
     with (tmp_path / "feed.csv").open("w", newline="") as file:
@@ -127,6 +128,44 @@ def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_pat
     warnings = draft(tmp_path / "feed.csv", adds_and_removes=True).warnings
     warned = [line for line in warnings if "times what the ways between positions take" in line]
     assert [sentence in line for line in warned] == ([] if sentence is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("date_form", "clock_form", "written"),
+    [
+        ("%Y%m%d", "%-H%M%S", "%Y%m%d %H%M%S"),
+        ("%Y-%m-%d 00:00:00", "1899-12-30 %H:%M:%S", "%Y-%m-%d 00:00:00 1899-12-30 %H:%M:%S"),
+        ("%m/%d/%Y 12:00:00 AM", "12/30/1899 %I:%M:%S %p", "%m/%d/%Y 12:00:00 AM 12/30/1899 %I:%M:%S %p"),
+        ("%Y-%m-%dT00:00:00", None, "%Y-%m-%dT00:00:00 %s"),
+        ("%Y%m%d", None, "%Y%m%d %s"),
+    ],
+)
+def test_dates_and_clocks_as_databases_write_them_are_paired(date_form, clock_form, written, tmp_path):
+    """clock_form: None for seconds after midnight."""
+    lines = []
+    for bus, time, *others in rows():
+        moment = datetime.fromisoformat(time).replace(day=23)
+        seconds = moment.hour * 3_600 + moment.minute * 60 + moment.second
+        clock = moment.strftime(clock_form) if clock_form else seconds
+        lines.append((bus, moment.strftime(date_form), clock, *others))
+    spec, read = drafted(lines, tmp_path, ("vehicle", "date", "time", "lat", "lon", "speed"))
+    assert (spec.input.columns["time"], spec.input.layout.units.time_format.text) == (["date", "time"], written)
+    assert read == len(lines)
+
+
+def test_days_since_1900_may_have_a_decimal_comma(tmp_path):
+    lines = []
+    for bus, time, *others in rows():
+        moment = datetime.fromisoformat(time).replace(tzinfo=None)
+        day = (moment - datetime(1899, 12, 30)).total_seconds() / 86_400
+        lines.append([bus, *(f"{number:.7f}".replace(".", ",") for number in (day, *others))])
+    spec, read = drafted(lines, tmp_path, delimiter=";")
+    assert (spec.input.layout.units.time_unit, read) == ("excel", len(lines))
+
+
+def test_two_units_that_fit_speeds_are_both_named(tmp_path):
+    drafted(rows(2.09), tmp_path)
+    assert re.search(r"\((mph|knots) would fit as well: check it\)", (tmp_path / "town.toml").read_text())
 
 
 def test_local_timestamps_get_a_zone_to_check(tmp_path):

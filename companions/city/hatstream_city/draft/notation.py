@@ -190,10 +190,9 @@ def time_formats(array: Any) -> tuple[str, ...]:
         has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", text))),
         has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", text)),
     )
-    forms = [form for form in (*forms, *_SECONDS) if _shape(form).fullmatch(" ".join(text.split()))]
-    forms = [form.replace(" ", f"{constant} ", 1) for form in forms]
+    shaped = [form for form in (*forms, *_SECONDS) if _shape(form).fullmatch(" ".join(text.split()))]
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
-    fitting = [form for form in forms if _fits(first, form)]
+    fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
     fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
     return tuple(form for form in fitting if "%s" not in form) or tuple(fitting)
 
