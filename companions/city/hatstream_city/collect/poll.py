@@ -9,10 +9,8 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from gzip import GzipFile
 from hashlib import sha256
 from http.client import HTTPResponse
@@ -22,7 +20,9 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import requests
+from urllib3 import Retry
 from urllib3.connection import HTTPConnection
+from urllib3.exceptions import InvalidHeader
 
 LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
 KILLED_S = 0.5  # longest wait until a killed process is gone, which takes long on a busy machine
@@ -128,6 +128,7 @@ _REASONS = (  # reason of a failure by the first class that fits: exceptions' ow
     (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
     (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
     (requests.exceptions.ProxyError, "the proxy does not answer"),
+    (requests.exceptions.TooManyRedirects, f"redirects more than {REDIRECTS} times"),
     (requests.exceptions.ChunkedEncodingError, _BROKEN_OFF),
     (requests.exceptions.ConnectionError, "no connection: the server is not there, its name is unknown, or it hung up"),
     (MemoryError, f"the answer takes more than {MEMORY_BYTES >> 20} MiB"),
@@ -160,7 +161,9 @@ def main() -> None:
 def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
     """Requests a message in this process; its bytes are empty unless it is new."""
     try:
-        with closing(_response(question)) as answer:
+        session, headers = _Session(), {"Accept-Encoding": "gzip"} | question.headers
+        session.max_redirects = REDIRECTS
+        with session.get(question.url, headers=headers, timeout=(CONNECT_S, READ_S), stream=True) as answer:
             if answer.status_code == requests.codes.not_modified:
                 return ExchangeResult("unchanged"), b""
             if answer.status_code != requests.codes.ok:
@@ -199,10 +202,17 @@ HTTPConnection.response_class = _FinalResponse
 
 
 class _Session(requests.Session):
-    """Session that leaves redirects to `_response`, which checks where they lead."""
+    """Session that follows redirects to the same origin alone. Raises FetchError."""
 
-    def get_redirect_target(self, _answer: requests.Response) -> None:
-        return None
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Returns where an answer leads to; None if it is no redirect."""
+        target = super().get_redirect_target(resp)
+        try:
+            if target is None or _origin(urljoin(resp.url, target)) == _origin(resp.url):
+                return target
+        except ValueError:
+            raise FetchError("redirects to an invalid address") from None
+        raise FetchError("redirects to another scheme, host or port: name the address where the feed is, if it is")
 
 
 def _is_feed(message: bytes) -> bool:
@@ -214,27 +224,6 @@ def _is_feed(message: bytes) -> bool:
         return bool(FeedMessage.FromString(message).HasField("header"))
     except DecodeError:
         return False
-
-
-def _response(question: Question) -> requests.Response:
-    """Requests an address, following redirects to the same origin. Raises FetchError."""
-    url, session = question.url, _Session()
-    session.headers["Accept-Encoding"] = "gzip"
-    for _ in range(REDIRECTS + 1):
-        answer = session.get(
-            url, headers=question.headers, timeout=(CONNECT_S, READ_S), stream=True, allow_redirects=False
-        )
-        if not answer.is_redirect:
-            return answer
-        answer.close()
-        try:
-            url = urljoin(url, answer.headers["Location"])
-            leaves = _origin(url) != _origin(question.url)
-        except ValueError:
-            raise FetchError("redirects to an invalid address") from None
-        if leaves:
-            raise FetchError("redirects to another scheme, host or port: name the address where the feed is, if it is")
-    raise FetchError(f"redirects more than {REDIRECTS} times")
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -268,9 +257,7 @@ def _conditions(answer: requests.Response) -> dict[str, str]:
 
 def _retry_after_s(answer: requests.Response) -> float:
     """Reads the wait that a service demands, in seconds; 0 for none."""
-    text = answer.headers.get("Retry-After", "")
     try:
-        wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
+        return float(min(Retry().parse_retry_after(answer.headers.get("Retry-After", "")), 1e6))  # finite, as in JSON
+    except (InvalidHeader, ValueError, OverflowError):
         return 0.0
-    return max(0.0, min(wait_s, 1e6))  # finite, as JSON needs; the poller waits far less

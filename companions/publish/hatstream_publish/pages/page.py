@@ -28,7 +28,7 @@ from hatstream_publish.pages.places import GroundLine, NamedPlaces
 from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, shows_parent, table_of
 
 if TYPE_CHECKING:  # a map needs no account
-    from hatstream.api import AccountReport, Specification
+    from hatstream.api import AccountReport
 
 _POLICY, _WORDS = "@policy@", "@words@"
 """Stand in a rendered page for texts that are put in afterwards: the policy has digests of the page's own scripts."""
@@ -154,19 +154,6 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
 
 GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
 
-PUBLIC, OPERATOR = "public", "the operator alone"
-
-CHANNELS = (
-    ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
-    ("debits, totals and the guarantee", PUBLIC, PUBLIC),
-    ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
-    ("whatever says whether an input is the same as before", OPERATOR, OPERATOR),
-    ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
-    ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
-    ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
-    ("the key and its head file", OPERATOR, OPERATOR),
-)  # every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more
-
 
 class Odds(NamedTuple):
     """Probabilities of a guess about one vehicle."""
@@ -226,27 +213,14 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
     ]
 
 
-_SPAN_BY_UNIT = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
-
-
 def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
     """Writes the report of an account and its results, by product. Raises OSError."""
-    spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
     statuses = {status for table in rows.values() for status in table["status"].unique().to_pylist()}
     texts = {
-        "title": f"{spec.name}: what is published and what it protects",
-        "hides_driving": account.adjacency == "add-remove",
-        "span": account.unit.removeprefix("vehicle-"),
-        "in_span": _SPAN_BY_UNIT[account.unit],
-        "most": spent,
-        "delta": float(report.most.delta),
-        "chance": report.most.chance_text,
+        "title": f"{report.spec.name}: what is published and what it protects",
+        "report": report,
         "odds": odds(spent or limit),  # of the limit, before anything is spent
-        "limit": limit,
-        "limit_text": report.limit.describe(),
-        "limit_has_delta": report.has_delta,
-        "full": [bound for bound in report.bounds if bound.over],  # more was spent before the limit was set
         "spans": span_odds(report),
         "shown": shown,
         "odds_of": odds,
@@ -254,26 +228,12 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "classes": [{"table": name, **line} for name, table in rows.items() for line in reliability(table)],
         "statuses": [(s, f"{STATUSES[s]} {ADVICE.get(s, '')}".strip()) for s in sorted(statuses & STATUSES.keys())],
         "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
-        "trips": spec.trips_sentence,
-        "channels": CHANNELS,
         "wide": WIDE_KMH,
-        "region": _region(spec),
         "version": version("hatstream"),
         "created": datetime.now(UTC),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render("report.html", **vars(report) | texts))
-
-
-def _region(spec: Specification) -> str:
-    """Describes the region and its source."""
-    if spec.cells.region is None:
-        return "every hexagon with reports"
-    source = {
-        "timetable": "the lines and stops of a timetable, which is public",
-        "sample": "a sample of reports: where these vehicles drove is not hidden",
-    }.get(spec.cells.source or "", "the specification, which does not say how it was made")
-    return f"{len(spec.cells.region):,} hexagons, from {source}"
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
