@@ -37,16 +37,6 @@ _MOST_CHECKED = 15  # positions of a feed of which land and sea are looked up, w
 UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
-MONTH_FIRST = frozenset(  # where a date begins with its month
-    f"{part}/{place}"
-    for part, places in {
-        "America": "New_York Detroit Chicago Denver Boise Phoenix Los_Angeles Anchorage Juneau Puerto_Rico Menominee "
-        "Indiana/Indianapolis Kentucky/Louisville North_Dakota/Center",
-        "Pacific": "Honolulu Guam",
-        "Asia": "Manila",
-    }.items()
-    for place in places.split()
-)
 _USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 _MOST_NEGATIVE, _MOST_HIGH = 4, 3  # codes of unknown speeds that are looked for, below 0 and above all speeds
 _CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least share of all
@@ -174,7 +164,7 @@ def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *
     zones: of the place, likeliest first. is_own: the layout has fixed columns.
     """
     formats = columns.time_formats
-    if zones and zones[0] in MONTH_FIRST:
+    if zones and zones[0] in notation.MONTH_FIRST_ZONES:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
     if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # others' stands in the template

@@ -1,10 +1,12 @@
 """Recognises fields by the names of columns, and numbers and times by values."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib.resources import files
 from operator import eq
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -13,6 +15,11 @@ import pyarrow as pa
 
 from hatstream.api import MergedIds, layout, vehicle_ids
 
+_NOTATION: Mapping[str, Mapping[str, list[str]]] = tomllib.loads(
+    files(__package__).joinpath("notation.toml").read_text()
+)
+_TIMES = _NOTATION["times"]
+MONTH_FIRST_ZONES = _TIMES["month_first_zones"]
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 ZONES = frozenset(available_timezones())  # once: each call looks through folders
 KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852, "cm/s": 0.036, "ft/s": 1.09728}
@@ -135,16 +142,7 @@ def in_century(instants: Any) -> Any:
     return instants.valid & (instants.us > IN_CENTURY_US[0]) & (instants.us < IN_CENTURY_US[1])
 
 
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d")
-_SHORT_DATES = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y")
-_NAMED_DATES = (
-    *("%d %b %Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y", "%Y-%b-%d", "%d %b %y", "%d. %b %Y"),
-)
-_CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H.%M.%S", "%H%M%S", "%H%M")
-_HALF_CLOCKS = tuple(
-    f"{clock}{blank}%p" for clock in ("%I:%M:%S", "%I:%M", "%I:%M:%S.%f", "%I:%M:%S:%f") for blank in (" ", "")
-)
-_SECONDS = tuple(f"{date} %s" for date in _DATES)
+_SECONDS = tuple(f"{date} %s" for date in _TIMES["dates"])
 """A date and seconds after midnight; numbers of six digits that are clocks too, as %H%M%S, are tried as such first."""
 _MIDNIGHT, _NO_DAY = r"[ T](0?0:00(:00(\.0+)?)?|12:00:00 AM)", r" (1899-12-30|1900-01-01|12/30/1899|30[./]12[./]1899)"
 _CONSTANT = re.compile(f"({_MIDNIGHT}{_NO_DAY}|{_MIDNIGHT}|{_NO_DAY})(?= )")
@@ -158,8 +156,8 @@ _LEAST_DIGITS, _MOST_LETTERS = 6, 45
 @cache
 def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tuple[str, ...]:
     """Lists strptime formats of texts with these parts, likeliest first. has_half_day: AM or PM."""
-    dates = _NAMED_DATES if has_month_name else (*_DATES, *_SHORT_DATES)
-    clocks = _HALF_CLOCKS if has_half_day else _CLOCKS
+    dates = _TIMES["named_dates"] if has_month_name else _TIMES["dates"] + _TIMES["short_dates"]
+    clocks = _TIMES["half_clocks"] if has_half_day else _TIMES["clocks"]
     plain = [f"{date}{separator}{clock}" for date in dates for clock in clocks for separator in (" ", "T", ", ")]
     plain += [f"{date}%H%M%S" for date in dates if not has_month_name]
     day_forms = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_month_name else []
@@ -238,30 +236,6 @@ def is_text(array: Any) -> bool:
 
 # --- names of columns -----------------------------------------------------------------------------------------------
 
-_POINT_NAME = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
-_SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "vehicle": (
-        r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
-        r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
-        r"(vehicle|bus)?label|id",
-        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?|ordem|prefixo|interno",
-    ),
-    "time": (
-        r"timestamp|time|ts|datetime|dt|(?!server|receiv|creat).*(datetime|timestamp|timestmp.*|attime)",
-        r"(gps|fix|device|event|report|recorded|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
-        r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
-        r"(server|receiv|creat).*",
-    ),
-    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT_NAME + "1", r"latitud|(geo)?breite(ngrad)?"),
-    "lon": (
-        r"lon|lng|long|longitude",
-        r".*(lon|lng|longitude)",
-        r"x|" + _POINT_NAME + "0",
-        r"longitud|(geo)?lae?nge(ngrad)?",
-    ),
-    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
-}  # names of a field without case, accents, marks and blanks, the plainest first; English, then some others
 _NOT_OF_VEHICLE = re.compile(r"stop|dest|depot|limit|max|accuracy|speeding")  # in names of what no vehicle measures
 
 
@@ -270,7 +244,11 @@ def by_name(field: str, names: Sequence[str]) -> list[str]:
     matches = []  # pattern's rank, length of the name, name
     for name in names:
         texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in last_parts(name)]
-        ranks = (i for i, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, text) for text in texts))
+        ranks = (
+            i
+            for i, pattern in enumerate(_NOTATION["names"][field])
+            if any(re.fullmatch(pattern, text) for text in texts)
+        )
         is_other = _NOT_OF_VEHICLE.search("".join(name.split(".")[-2:]).lower())
         if not is_other and (rank := next(ranks, None)) is not None:
             matches.append((rank, len(name), name))

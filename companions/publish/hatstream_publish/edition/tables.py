@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -172,39 +173,8 @@ def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes
 def openapi(edition: Edition) -> dict[str, Any]:
     """Describes the files in OpenAPI 3.1."""
     info = edition.info
-    date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
-    latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
-    documents = {  # summary, media type, and kinds of properties, by path
-        "/latest.json": ("The last slot that has values, and where its files are", "application/json", latest),
-        f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
-        "/api/days/{date}.json": (
-            "Values of a local day: of its slots, and of the places' whole day",
-            "application/json",
-            {"values": "array", "of_the_day": "array"},
-        ),
-        "/api/days/{date}.parquet": ("Values of its slots as GeoParquet 1.1", "application/vnd.apache.parquet", None),
-        f"/{LATEST_VALUES}": ("Values of the last slot that has any", "application/geo+json", {"features": "array"}),
-        "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
-    }
+    document: dict[str, Any] = msgspec.json.decode(files(__package__).joinpath("openapi.json").read_bytes())
     licence = {"name": info.licence.title} | ({"url": info.licence.url} if info.licence.url else {})
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": info.title, "version": edition.version, "license": licence},
-        "servers": [{"url": info.url.rstrip("/") or ".."}],  # the folder above this file
-        "paths": {
-            path: {
-                **({"parameters": [date]} if "{date}" in path else {}),
-                "get": {"summary": summary, "responses": {"200": _content(summary, media, properties)}},
-            }
-            for path, (summary, media, properties) in documents.items()
-        },
-    }
-
-
-def _content(summary: str, media: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """Describes a response: JSON with these properties (kinds by name), or binary."""
-    schema: dict[str, Any] = {"type": "string", "format": "binary"}
-    if properties is not None:
-        kinds = {name: {"type": kind} for name, kind in properties.items()}
-        schema = {"type": "object", "properties": kinds, "required": [*properties]}
-    return {"description": summary, "content": {media: {"schema": schema}}}
+    document["info"] = {"title": info.title, "version": edition.version, "license": licence}
+    document["servers"] = [{"url": info.url.rstrip("/") or ".."}]  # the folder above this file
+    return document
