@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from dpops.allocation import Allocation
 from hatstream_lab import made_up_fleet
-from hatstream_lab.commands.demo import demo
 from hatstream_lab.demo import steps
 from hatstream_lab.made_up_fleet import EXPRESS, PACES, SCHEMA, MadeUpFleet, draw_town, simulate, write_sample
 from pipelines.account.guarantee import Loss, sentence
@@ -29,7 +29,7 @@ MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
 def small(monkeypatch):
     """Two days of a fleet that is soon driven."""
     fleets = [MadeUpFleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
-    monkeypatch.setattr("hatstream_lab.commands.demo.made_up_fleets", lambda: fleets)
+    monkeypatch.setattr("hatstream_lab.demo.steps.made_up_fleets", lambda: fleets)
 
 
 def test_the_summary_words_the_account_as_guarantees_do() -> None:
@@ -105,7 +105,7 @@ def test_the_demo_stops_where_a_second_run_counts_otherwise(tmp_path, monkeypatc
 
     monkeypatch.setattr(steps, "release", shorter)
     with pytest.raises(RuntimeError, match="0 stages are new, 3 of 3 digests and 0 of"):
-        demo.callback(output=tmp_path, as_json=False)
+        steps.demonstrate(tmp_path, Console(quiet=True))
 
 
 def _shortened(sample):

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,96 @@ import jinja2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
 
-from hatstream.api import load
-from hatstream_lab.evaluation.days import Days, joined_with_truth, truth_of
+from hatstream.api import AccountReport, Specification, count_days, load, note, progress_bars
+from hatstream_city.draft.draft import draft
+from hatstream_lab.demo.timetable import streets, write_timetable
+from hatstream_lab.evaluation.days import Days, joined_with_truth, tables_of, truth_of
+from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
+from hatstream_publish.pages.page import MapTexts, Surroundings, draw_map
+from hatstream_publish.pages.places import read_ground, read_places
+from hatstream_publish.pages.rows import HATS, STANDING, read_results, table_of, with_days
 
+DAYS = 4
+SPEC = "town.toml"
+SAMPLE = "sample.parquet"  # the first day
+STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
+_PLACES = f"""
+# Streets of the town for a share of the same total, and a map of what is usual on them (docs/released.md).
+[places]
+file = "{STREETS}"
+
+[[output]]
+product = "place-standing"
+"""
 CLASSES = {"1 to 2": (1, 2), "3 to 9": (3, 9), "10 to 29": (10, 29), "30 or more": (30, np.inf)}
 """HATs by the number of vehicles that drove through them, from and to, both included."""
+
+
+def demonstrate(output: Path, out: Console) -> dict[str, Any]:
+    """Releases made-up days into a folder, tells about them, and returns figures."""
+    output.mkdir(parents=True, exist_ok=True)
+    fleets = made_up_fleets()
+    path, pattern = _write_town(out, output, fleets), str(output / "sample*.parquet")
+    spec, ledger = load(path), str(output / "ledger.sqlite")
+    run("init", "--spec", str(path), "--ledger", ledger)
+    note(f"releasing {len(fleets)} days, and the first one again ...")
+    first = release(path, ledger, pattern, (str(fleets[0].day), str(fleets[-1].day)), output / "hats")
+    again = release_again(path, ledger, output / SAMPLE, first, output / "hats-again")
+    results, account = read_results(first["files"]), AccountReport.read(spec, ledger)
+    with progress_bars(quiet=False) as report:
+        days = Days(tables_of(path), count_days(spec, pattern, report=report))
+    classes = compare_hexagons(days, table_of(results, HATS))  # by vehicles in a HAT
+    errors = compare_streets(days, results[STANDING]) if spec.places else None
+    pages = _draw(results, output, account.guarantee, spec)
+    facts = {"account": account, "classes": classes, "errors": errors, "again": again, "pages": pages}
+    for line in summary({**facts, "city_kmh": days.mean_kmh}):
+        out.print(line, soft_wrap=True, highlight=False)
+    document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": days.mean_kmh}
+    return document | {"guarantee": account.guarantee, "classes": classes, "again": again, "streets": errors}
+
+
+def made_up_fleets() -> list[MadeUpFleet]:
+    """Makes up consecutive, differing days of one town."""
+    first = MadeUpFleet(has_streets=True)
+    days = range(DAYS)
+    return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
+
+
+def _write_town(console: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
+    """Writes daily files, the timetable and the drafted specification.
+
+    The first day's file has no date in its name, as docs/release.md has it.
+    """
+    reports = 0
+    with progress_bars(quiet=False) as report:
+        for index, fleet in enumerate(fleets):
+            report("days driven by the made-up fleet", index, len(fleets))
+            reports += write_sample(fleet, output / (SAMPLE if index == 0 else f"sample-{fleet.day}.parquet"))
+        report("days driven by the made-up fleet", len(fleets), len(fleets))
+    buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
+    console.print(f"{reports:,} reports of {buses}, released by {output / SPEC}.", soft_wrap=True)
+    timetable, path = output / "town-gtfs.zip", output / SPEC
+    write_timetable(fleets[0], timetable)
+    if not path.exists():
+        drafted = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
+        document, toml = json.dumps(streets(fleets[0])).encode(), (drafted.toml + _PLACES).encode()
+        for name, content in (*drafted.files.items(), (STREETS, document), (path.name, toml)):
+            (output / name).write_bytes(content)
+    return path
+
+
+def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str, spec: Specification) -> str:
+    """Draws maps of hexagons and of streets' usual speeds; returns a sentence."""
+    page = output / "map.html"
+    around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
+    hexagons = draw_map(with_days(results, spec), page, MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+    if STANDING not in results:
+        return f"A map of {hexagons:,} hexagons opens in any browser: {page}"
+    streets = MapTexts("Streets of a made-up town, as usual", guarantee)
+    draw_map(results[STANDING], output / STREETS_PAGE, streets, Surroundings(read_places(output / STREETS)))
+    return f"Maps of {hexagons:,} hexagons and of streets open in any browser: {page}, {output / STREETS_PAGE}"
 
 
 def command_line(*arguments: str) -> list[str]:
