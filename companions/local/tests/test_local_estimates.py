@@ -14,7 +14,6 @@ from companions.local.tests.worlds import beta_values, dense_em, dense_log_likel
 from hatstream_local.fusion import fuse as fusing
 from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.fusion.fuse import GroupReports, fuse, join, perturb
-from hatstream_local.mechanisms import aggregate as aggregating
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate, middles
 from hatstream_local.mechanisms.estimates import (
     GRID,
@@ -227,15 +226,6 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
         aggregate(Reports(reports.services[:1], reports.values[:1]), 16)
     with pytest.raises(ValueError, match="buckets"):
         aggregate(reports, 1)
-
-
-def test_keys_too_many_for_a_table_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = reports_of(beta_values(3_000), THREE, missing=0.2)
-    expected = aggregate(reports, 32)
-    monkeypatch.setattr(aggregating, "_MOST_DENSE", 1)
-    rows = aggregate(reports, 32)
-    for name in ("curves", "edges", "levels", "counts"):
-        assert np.array_equal(getattr(rows, name), getattr(expected, name))
 
 
 # --- Reports: each row is accepted or refused for one reason, and joined per user whatever their order. ---------------

@@ -175,7 +175,7 @@ class Fused:
 
     rows: list[Row] = field(default_factory=list)
     read: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
     users: int = 0
     leakage: float = 0.0
     files: tuple[Path, ...] = ()
@@ -187,10 +187,7 @@ class Fused:
 
     def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
         """Adds a stage's refused rows by reason to the counts."""
-        for reason, rows in reasons.items():
-            if rows:
-                name = f"{stage}/{reason}"
-                self.refused[name] = self.refused.get(name, 0) + rows
+        self.refused.update({f"{stage}/{reason}": rows for reason, rows in reasons.items() if rows})
 
 
 def fuse_files(

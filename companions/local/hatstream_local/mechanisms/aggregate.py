@@ -20,8 +20,6 @@ MOST_BUCKETS = 1 << 14
 _ROWS_AT_ONCE = 1 << 17
 """Rows worked on at once: few, so that their columns stay in the cache, but many beside the cells of a Hessian."""
 
-_MOST_DENSE = 1 << 25  # below that many possible keys, keys are counted in a table; above, they are sorted
-
 _SR_CLASSES, _SR_MISSING = 3, 2
 """Classes of an SR report: 0 for the lower end, 1 for the upper one, 2 where it is missing."""
 
@@ -210,25 +208,9 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
     """
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
-        index *= base
-        index += row
-        keys, counts = _renumber(index, table.shape[1] * base)
+        keys, index, counts = np.unique(index * base + row, return_inverse=True, return_counts=True)
         table = np.concatenate([table[:, keys // base], (keys % base)[None].astype(np.int32)])
     return table, counts
-
-
-def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Counts distinct keys, below `bound`, and replaces them in `index` by their ranks."""
-    if bound > max(_MOST_DENSE, index.size):  # a table of all possible keys would be too large: sort
-        keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
-        index[:] = inverse
-        return keys, counts
-    counts = np.bincount(index, minlength=bound)
-    keys = np.flatnonzero(counts)
-    code_of_key = np.zeros(bound, np.int32)
-    code_of_key[keys] = np.arange(keys.size)
-    index[:] = code_of_key[index]
-    return keys, counts[keys]
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
