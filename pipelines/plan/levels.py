@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
-from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly
 from dpops.levels.stages import Stage, level
@@ -21,9 +20,9 @@ from pipelines.plan import spans as forecasts
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.parts import PlannedPlaces, of_distributions, plan_places
-from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, UsablePart, choices_of_hats, rho_of, stages_of, worth_of_spans
+from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, UsablePart, choices_of_hats, stages_of, worth_of_spans
 from pipelines.specification import Specification
-from pipelines.specification.levels import ONE, LevelsRelease
+from pipelines.specification.levels import ONE
 from transforms.places.ground import hats_of
 
 MOST_VEHICLES = 1_000_000  # a half width that needs more vehicles is out of reach
@@ -34,7 +33,6 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Half widths and vehicles needed at one total, by a day's last stage."""
 
     epsilon: float
-    delta: float | None
     days: str  # key of _NUMBER_BY_DAYS
     as_specified: bool
     levels: dict[str, float]  # share of the total by level
@@ -161,14 +159,6 @@ _FIRST, _LATER = "the first day", "a later day"
 _NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
 
 
-def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
-    """Computes the epsilon of a day with this share of `factor` times the total."""
-    rho = rho_of(levels, factor)
-    if share == 1 or rho is None or levels.delta is None:  # without delta epsilon is linear in the share
-        return float(share * factor * levels.epsilon)
-    return float(NOISE_CLAIMS[levels.accounting](share * rho).approx(levels.delta).epsilon)  # not linear in rho
-
-
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
     """Computes half widths, and vehicles needed, at a multiple of the specified total.
 
@@ -195,8 +185,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         return is_enough_in_place(last, facts, facts.usual_vehicles)
 
     return Total(
-        epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_share),
-        delta=None if levels.delta is None else float(levels.delta),
+        epsilon=float(forecasts.day_total(levels, factor, ONE if is_first else levels.usual_share)[0]),
         days=days,
         as_specified=factor == 1 and days == _LATER,
         levels={name: float(share) for name, share in stage.shares},

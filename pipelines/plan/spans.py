@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
-from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import HAT_SPREAD, expected_days, weight_log_variances
 from dpops.learning.field import CAUTIOUS, numbers_of
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
@@ -125,7 +124,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
     rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
-    default = recipe(kind, levels.epsilon, rho_of(levels), replace(bounds, fleet=levels.fleet))
+    default = recipe(kind, *day_total(levels), replace(bounds, fleet=levels.fleet))
     if levels.recipe != default:
         return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
     return recipe(kind, epsilon, rho, bounds)
@@ -133,17 +132,16 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 
 def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
     """Plans a first or later day's stages at a multiplied total."""
-    day_stages = recipe_at(levels, bounds, levels.epsilon * factor, rho_of(levels, factor))
+    day_stages = recipe_at(levels, bounds, *day_total(levels, factor))
     of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # of the total
     return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
 
 
 @cache
-def rho_of(levels: LevelsRelease, factor: Fraction = ONE) -> Fraction | None:
-    """Computes rho of a multiplied total; None without delta."""
-    if levels.delta is None:
-        return None
-    return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
+def day_total(levels: LevelsRelease, factor: Fraction = ONE, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
+    """Computes epsilon, and rho with delta, of a day's share of a multiplied total."""
+    total = SpanTotal(1, ONE, levels.epsilon * factor, levels.delta, accounting=levels.accounting)
+    return total.of_a_day(share)
 
 
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
-from pipelines.account.guarantee import note_spending
+from pipelines.account.guarantee import gaps, note_spending
 from pipelines.account.location import AccountLocation
 from pipelines.errors import InputError, Report
 from pipelines.inputs import input_of
@@ -120,10 +120,8 @@ def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *,
         return None
     if allow_empty:
         return []
-    recorded = location.ledger.recorded_slots(spec.account.name, spec.spec_id, range_.from_s, range_.to_s)
-    shards = range(spec.privacy.release_shards)
-    open_slots = (slot for slot in range_.slots for shard in shards if (slot.start_s, shard) not in recorded)
-    return list(dict.fromkeys(slot.period for slot in open_slots))
+    all_due_s = range_.to_s + spec.input.allowed_lateness_s  # by then all slots of the range are due
+    return list(dict.fromkeys(gap.period for gap in gaps(spec, range_, location.ledger, all_due_s)))
 
 
 def _no_rows(outcome: Outcome) -> str:

@@ -244,7 +244,7 @@ def _parts_text(shares: Iterable[tuple[str, Fraction]]) -> list[list[str]]:
 
 def levels_release(
     document: Document,
-    options: Mapping[str, Any],
+    written: tables.Options,
     total: SpanTotal,
     region: Sequence[int],
     timetable: Timetable,
@@ -255,7 +255,6 @@ def levels_release(
     total: of a span of days, if the document names one, else of a period. counted: released in place of the mean.
     """
     counts_public, live = document.account.adjacency == "counts-public", document.live
-    written = msgspec.convert(dict(options), tables.Options, dec_hook=tables.from_toml)
     table = document.fleet or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():

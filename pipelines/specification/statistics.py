@@ -16,7 +16,7 @@ from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from pipelines.errors import SpecificationError, need, raise_as
 from pipelines.specification.document import Document, converted, options_of
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
-from pipelines.specification.tables import CountOptions, Options, from_toml, hint
+from pipelines.specification.tables import CountOptions, Options, from_toml
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable
@@ -102,13 +102,11 @@ def levels_of(
     _check_levels(document, allocation, region)
     written = options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
     counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # which is alone then
-    options = written if counted is None else {}  # a count has its own, in `counted`
-    try:
+    field = "statistic with mechanism 'levels'"
+    options = Options() if counted else converted(written, Options, field)  # a count has its own, in `counted`
+    with raise_as(SpecificationError, ValueError, f"{field}: "):
         release = levels_release(document, options, _total_of(document, timetable), region or (), timetable, counted)
         return replace(release, products=() if counted else _products(document, timetable))
-    except (msgspec.ValidationError, ValueError) as error:
-        advice = hint(options, Options, Document)
-        raise SpecificationError(f"statistic with mechanism 'levels': {error}{advice}") from None
 
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import MetricsFilter
@@ -23,7 +23,6 @@ from transforms.errors import StepError
 from transforms.ledger.head import LedgerError
 from transforms.ledger.spending import AccountRefusal
 
-View = TypeVar("View", bound=PipelineOptions)
 WATCH_S = 2.0  # between two looks at the job's counters
 _SHOWN_LENGTH = 300  # letters of a foreign error that are shown
 _PARALLELISM = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
@@ -37,7 +36,6 @@ class ByName:
 
     name: str
     options: tuple[str, ...] = ()
-    options_type: ClassVar[type[PipelineOptions]] = PipelineOptions
     is_here: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -93,7 +91,7 @@ class ByName:
         """Builds the job, ready to run. Raises UsageError for conflicting options, or EngineError."""
         job = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # as the strictest runner takes it
         try:
-            options = self.options_type([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
+            options = PipelineOptions([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
             p = beam.Pipeline(runner=self.beam_name, options=options)
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
@@ -162,52 +160,23 @@ def refuse_type_checks(options: PipelineOptions) -> None:
             raise UsageError(f"--{name} breaks steps of several outputs, in Beam: leave it out")
 
 
-PROGRAM = "prism"
-_NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
-_NEEDS_PROGRAM_TEXT = (
-    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as "
-    "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
-)
-
-
 class Prism(ByName):
     """Prism runner: installed, or downloaded by Beam from GitHub."""
 
     def beam_options(self) -> tuple[str, ...]:
         """Returns the options with the local Prism program."""
         text = " ".join(self.options)
-        program = shutil.which(PROGRAM)
+        program = shutil.which("prism")
         extra = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in text else []
         if "--prism_log_kind" not in text:
             extra.append("--prism_log_kind=json")  # Beam prints lines of the other kind even under --quiet
         return (*self.options, *extra)
 
-    def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
-        """Submits the pipeline; a missing program is an EngineError."""
-        try:
-            return super().submitted(pipeline)
-        except EngineError as error:
-            if any(words in str(error) for words in _NO_PROGRAM):
-                raise EngineError(_NEEDS_PROGRAM_TEXT) from None
-            raise
-
-
-class ParsedOptions(PipelineOptions):
-    """Pipeline options with cached views: Beam requests a few views 350 times."""
-
-    def view_as(self, cls: type[View]) -> View:
-        """Caches views of the options by class."""
-        views: dict[type[PipelineOptions], Any] = self.__dict__.setdefault("_views", {})
-        if cls not in views:
-            views[cls] = super().view_as(cls)
-        view: View = views[cls]
-        return view
-
 
 class InProcess(ByName):
     """Beam's FnApiRunner in this process; DirectRunner's too, which would download Prism."""
 
-    options_type, is_here = ParsedOptions, True
+    is_here = True
 
     def __post_init__(self) -> None:
         if not self.options:  # nothing to check

@@ -6,6 +6,7 @@ Under add-remove they are for the operator only (docs/guarantee.md): bind a priv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from pipelines.specification import Specification
 from transforms.public import Summary
 
-PREFIX = "hatstream_"
+NAMESPACE = "hatstream"
 _METRIC_BY_COUNTER = {  # numbers of a health line since the line before, with their metric and what it means
     "rows": ("rows", "Rows that came in."),
     "duplicates": ("rows_duplicate", "Rows that were there already."),
@@ -33,24 +34,20 @@ class Metrics:
     def __init__(self, spec: Specification) -> None:
         self.registry = CollectorRegistry()
         self._slot_s = spec.timetable.slot_s
-        info = self._gauge("stream_info", "1; the labels say which specification is streamed.", "name", "spec_id")
+        gauge = partial(Gauge, namespace=NAMESPACE, registry=self.registry)
+        counter = partial(Counter, namespace=NAMESPACE, registry=self.registry)
+        info = gauge("stream_info", "1; the labels say which specification is streamed.", ["name", "spec_id"])
         info.labels(spec.name, spec.spec_id).set(1)
-        self._running = self._gauge("stream_running", "1 while the engine says that the job runs, else 0.")
-        self._ledger = self._gauge("ledger_reachable", "1 while the ledger answers, else 0.")
+        self._running = gauge("stream_running", "1 while the engine says that the job runs, else 0.")
+        self._ledger = gauge("ledger_reachable", "1 while the ledger answers, else 0.")
         self._ledger.set(1)
-        self._overdue = self._gauge("slots_overdue", "Slots that are not whole in the ledger though they are due.")
-        self._lag = self._gauge("slot_lag_seconds", "Seconds from the end of the newest slot until it was recorded.")
-        self._end = self._gauge("newest_slot_end_timestamp_seconds", "End of the newest recorded slot, since 1970 UTC.")
-        self._slots = self._counter("slots_recorded", "Slots that were recorded whole.")
-        self._empty = self._counter("slots_without_data", "Of them, slots that were sealed without a report.")
-        self._refused = self._counter("rows_refused", "Refused rows, by stage and reason.", "reason")
-        self._counted = {fact: self._counter(*metric) for fact, metric in _METRIC_BY_COUNTER.items()}
-
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(PREFIX + name, meaning, labels, registry=self.registry)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(PREFIX + name, meaning, labels, registry=self.registry)
+        self._overdue = gauge("slots_overdue", "Slots that are not whole in the ledger though they are due.")
+        self._lag = gauge("slot_lag_seconds", "Seconds from the end of the newest slot until it was recorded.")
+        self._end = gauge("newest_slot_end_timestamp_seconds", "End of the newest recorded slot, since 1970 UTC.")
+        self._slots = counter("slots_recorded", "Slots that were recorded whole.")
+        self._empty = counter("slots_without_data", "Of them, slots that were sealed without a report.")
+        self._refused = counter("rows_refused", "Refused rows, by stage and reason.", ["reason"])
+        self._counted = {fact: counter(*metric) for fact, metric in _METRIC_BY_COUNTER.items()}
 
     def __call__(self, line: Summary) -> None:
         """Updates the metrics from a health line."""

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pipelines.engine import EngineError
 from pipelines.runs.flink.engine import Cluster
 from pipelines.runs.stream import health
-from pipelines.runs.stream.metrics import PREFIX, Metrics, MetricsError, served
+from pipelines.runs.stream.metrics import NAMESPACE, Metrics, MetricsError, served
 from tests import city, levels_city
 from transforms.ledger.head import LedgerError
 from transforms.public import Operator, Summary
@@ -265,7 +265,7 @@ def test_an_address_in_use_is_said_in_one_sentence(spec):
 def test_the_dashboard_draws_metrics_that_exist_and_all_of_them(spec):
     board = json.loads(DASHBOARD.read_text())
     shown = {target["expr"] for panel in board["panels"] for target in panel.get("targets", ())}
-    named = {name for expression in shown for name in re.findall(rf"{PREFIX}\w+", expression)}
+    named = {name for expression in shown for name in re.findall(rf"{NAMESPACE}_\w+", expression)}
     metrics = Metrics(spec)
     metrics(Summary(SLOT | COUNTS))
     assert named == names_of(metrics)

@@ -15,6 +15,7 @@ from dpops.levels.stages import Kind
 from dpops.types import Grid
 from pipelines.specification.document import read_tables
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
+from pipelines.specification.tables import Options
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.kit.grids import grid
 from tests.levels_city import SPEC
@@ -40,7 +41,7 @@ def delta_of(kind: Kind) -> Fraction | None:
 def asked_of(total: SpanTotal) -> LevelsRelease:
     written = SPEC.replace("[fleet]\nvehicles = 50\n", "").replace("[privacy]", f"[privacy]\nspan_days = {total.days}")
     timetable = Timetable("UTC", "vehicle-day", 60, ((7 * 60, 14 * 60),))
-    return levels_release(read_tables(tomllib.loads(written)), {}, total, REGION, timetable)
+    return levels_release(read_tables(tomllib.loads(written)), Options(), total, REGION, timetable)
 
 
 def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
