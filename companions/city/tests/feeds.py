@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hatstream_city.draft.draft import draft
+from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
 
 WEEKDAYS = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"
@@ -64,6 +65,12 @@ def drafted(path, folder, **options):
     return result, load(folder / "drafted.toml")
 
 
-def as_csv(path, names, lines):
-    path.write_text("\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)]) + "\n")
+def taken(spec, path):
+    """How many rows of a file a release takes by a specification."""
+    return fullest_period(spec, str(path), lambda *_: None).observations.event_us.size
+
+
+def as_csv(path, names, lines, delimiter=","):
+    """names: of the columns; () without a header."""
+    path.write_text("\n".join(delimiter.join(map(str, line)) for line in [*([names] if names else []), *lines]) + "\n")
     return path

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.feeds import drafted, rows
+from companions.city.tests.feeds import as_csv as written
+from companions.city.tests.feeds import drafted, rows, taken
 from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.notation import zones_at
 from pipelines.errors import InputError, SpecificationError
-from pipelines.plan.counts import fullest_period
 from pipelines.plan.levels import worth_by_day
 from pipelines.specification import load
 from tests import city
@@ -29,9 +29,7 @@ NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
 
 
 def as_csv(path, lines, delimiter=",", header=True):
-    texts = [delimiter.join(map(str, row)) for row in ([NAMES] if header else []) + lines]
-    path.write_text("\n".join(texts) + "\n")
-    return path
+    return written(path, NAMES if header else (), lines, delimiter)
 
 
 def in_form(form, folder, speed="speed"):
@@ -70,7 +68,7 @@ def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkey
     assert spec.input.derived is not None
     assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
     assert "no column of speeds" in "\n".join(result.findings)
-    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    assert taken(spec, path) == len(rows())
     with pytest.raises(InputError, match="positions are public"):
         draft(path, adds_and_removes=False)
 
@@ -127,7 +125,7 @@ def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
     draft_, spec = drafted(path, tmp_path)
     assert f'records = "{place}"' in draft_.toml
     assert spec.input.layout.records == place
-    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    assert taken(spec, path) == len(rows())
     without = draft_.toml.replace(f'records = "{place}"', "")
     (tmp_path / "other.toml").write_text(without)
     assert load(tmp_path / "other.toml").spec_id != spec.spec_id
@@ -161,7 +159,7 @@ def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_pa
     assert f'time_format = "{form}"\n' in draft_.toml, written
     assert 'decimal = ","' in draft_.toml
     assert 'time_zone = "America/Chicago"' in draft_.toml
-    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    assert taken(spec, path) == len(rows())
 
 
 def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
@@ -244,11 +242,10 @@ def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_pa
     names = ("location_ping_id", "service_date", "event_timestamp", "vehicle_id", "latitude", "longitude", "speed")
     for offset, layout in (("-06:00", "tides"), ("", "csv")):
         lines = [(number, row[1][:10], row[1][:19] + offset, row[0], *row[2:]) for number, row in enumerate(rows(1))]
-        path = tmp_path / f"{layout}.csv"
-        path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines]))
+        path = written(tmp_path / f"{layout}.csv", names, lines)
         _, spec = drafted(path, tmp_path)
         assert spec.input.name == layout
-        assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+        assert taken(spec, path) == len(rows())
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
@@ -289,10 +286,8 @@ def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
 
 
 def test_names_of_columns_may_be_of_another_language(tmp_path):
-    header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
-    (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
-    draft_, spec = drafted(tmp_path / "feed.csv", tmp_path)
     names = {"vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"}
+    draft_, spec = drafted(written(tmp_path / "feed.csv", names.values(), rows(), ";"), tmp_path)
     assert dict(spec.input.columns) == names
     assert not any("by values alone" in line for line in draft_.warnings)
     assert any("speeds in km/h" in line for line in draft_.findings)

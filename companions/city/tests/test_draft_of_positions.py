@@ -1,6 +1,5 @@
 """`spec new` of MDS and of feeds that are written in another way: a release reads its draft, or it says why not."""
 
-import csv
 import json
 import re
 import shutil
@@ -11,23 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.feeds import rows
+from companions.city.tests.feeds import as_csv, rows, taken
+from companions.city.tests.feeds import drafted as draft_of
 from hatstream_city.draft.draft import draft
 from pipelines.errors import InputError
-from pipelines.plan.counts import fullest_period
-from pipelines.specification import load
 
 NAMES = ("vehicle", "time", "lat", "lon", "speed")
 
 
 def drafted(lines, folder, names=NAMES, delimiter=","):
     """The specification that is drafted from these rows, and how many of them a release would take."""
-    sample, spec = folder / "feed.csv", folder / "town.toml"
-    with sample.open("w", newline="") as file:
-        csv.writer(file, delimiter=delimiter).writerows([names, *lines])
-    spec.write_text(draft(sample, adds_and_removes=True).toml)
-    result = load(spec)
-    return result, fullest_period(result, str(sample), lambda *_: None).observations.event_us.size
+    sample = as_csv(folder / "feed.csv", names, lines, delimiter)
+    _, spec = draft_of(sample, folder)
+    return spec, taken(spec, sample)
 
 
 def moved(degrees):
@@ -123,9 +118,8 @@ def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path
     [("speed", 1000, "10 times"), ("speed_mps", 3.6, "3.6 times"), ("kmh", 1, "0.28 times"), ("speed_kmh", 3.6, None)],
 )
 def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_path, name, per_mps, sentence):
-    with (tmp_path / "feed.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([(*NAMES[:4], name), *rows(per_mps)])
-    warnings = draft(tmp_path / "feed.csv", adds_and_removes=True).warnings
+    path = as_csv(tmp_path / "feed.csv", (*NAMES[:4], name), rows(per_mps))
+    warnings = draft(path, adds_and_removes=True).warnings
     warned = [line for line in warnings if "times what the ways between positions take" in line]
     assert [sentence in line for line in warned] == ([] if sentence is None else [True])
 
@@ -165,21 +159,16 @@ def test_days_since_1900_may_have_a_decimal_comma(tmp_path):
 
 def test_two_units_that_fit_speeds_are_both_named(tmp_path):
     drafted(rows(2.09), tmp_path)
-    assert re.search(r"\((mph|knots) would fit as well: check it\)", (tmp_path / "town.toml").read_text())
+    assert re.search(r"\((mph|knots) would fit as well: check it\)", (tmp_path / "drafted.toml").read_text())
 
 
 def test_local_timestamps_get_a_zone_to_check(tmp_path):
     lines = [(bus, datetime.fromisoformat(time[:19]), *others) for bus, time, *others in rows()]
-    path, spec = parquet(lines, tmp_path), tmp_path / "town.toml"
-    spec.write_text(draft(path, adds_and_removes=True).toml)
-    assert 'time_zone = "America/Chicago"  # times have no offset' in spec.read_text()
-    assert fullest_period(load(spec), str(path), lambda *_: None).observations.event_us.size == 240
-
-
-def parquet(lines, folder):
-    path = folder / "feed.parquet"
+    path = tmp_path / "feed.parquet"
     pq.write_table(pa.table(dict(zip(NAMES, map(list, zip(*lines, strict=True)), strict=True))), path)
-    return path
+    result, spec = draft_of(path, tmp_path)
+    assert 'time_zone = "America/Chicago"  # times have no offset' in result.toml
+    assert taken(spec, path) == 240
 
 
 PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
@@ -194,10 +183,8 @@ def drafted_mds(document, folder):
     """The draft of a file with this JSON, its specification, and how many rows a release would take."""
     path = folder / "sample.json"
     path.write_text(json.dumps(document))
-    result = draft(path, adds_and_removes=True)
-    (folder / "drafted.toml").write_text(result.toml)
-    spec = load(folder / "drafted.toml")
-    return result, spec, fullest_period(spec, str(path), lambda *_: None).observations.event_us.size
+    result, spec = draft_of(path, folder)
+    return result, spec, taken(spec, path)
 
 
 def telemetry(speeds=True):
@@ -213,15 +200,15 @@ def telemetry(speeds=True):
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("speeds", [True, False])
 def test_a_draft_knows_mds_and_reads_the_sample(body, speeds, tmp_path):
-    result, _, taken = drafted_mds(BODIES[body](list(telemetry(speeds))), tmp_path)
+    result, _, number = drafted_mds(BODIES[body](list(telemetry(speeds))), tmp_path)
     assert 'layout = "mds"\n' in result.toml
     assert "columns" not in result.toml
     assert ("derived_speed" in result.toml) is not speeds
-    assert taken == len(rows())
+    assert number == len(rows())
 
 
 def test_an_agency_of_mds_1_is_drafted_with_its_own_columns(tmp_path):
     body = [{"gps" if name == "location" else name: value for name, value in row.items()} for row in telemetry()]
-    result, spec, taken = drafted_mds({"provider_id": PROVIDER, "data": body}, tmp_path)
+    result, spec, number = drafted_mds({"provider_id": PROVIDER, "data": body}, tmp_path)
     assert 'records = "data"' in result.toml
-    assert (spec.input.columns["lat"], taken) == ("gps.lat", len(rows()))
+    assert (spec.input.columns["lat"], number) == ("gps.lat", len(rows()))

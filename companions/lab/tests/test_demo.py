@@ -82,16 +82,12 @@ def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent,
         assert part in sentence(load(MEANS), (), hat, Loss(spent))
 
 
-def test_per_period_the_sentence_names_the_total_that_was_asked_for():
+@pytest.mark.parametrize(("spent", "named"), [(2, "(epsilon 3)"), (5, "(epsilon 5)")])
+def test_per_period_the_sentence_names_the_total_or_what_the_account_spent_beyond_it(spent, named):
+    """Other specifications of the account may have spent more."""
     spec = load(MEANS)
     spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
-    assert "(epsilon 3)" in sentence(spec, (), Fraction(1, 100), Loss(Fraction(2)))
-
-
-def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
-    spec = load(MEANS)
-    spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
-    assert "(epsilon 5)" in sentence(spec, (), Fraction(1, 100), Loss(Fraction(5)))
+    assert named in sentence(spec, (), Fraction(1, 100), Loss(Fraction(spent)))
 
 
 @pytest.mark.slow

@@ -9,19 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from hatstream_local.mechanisms import mechanism as grid
-from hatstream_local.mechanisms.mechanism import (
-    LOCAL_MECHANISMS,
-    LocalMechanism,
-    Piecewise,
-    SquareWave,
-    StochasticRounding,
-    Window,
-)
+from hatstream_local.mechanisms import mechanism as local
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.checks import seeded
 
-NAMES = sorted(LOCAL_MECHANISMS)
+NAMES = sorted(local.LOCAL_MECHANISMS)
 EPSILONS = [1e-4, 1e-3, 0.1, 0.6, 1.0, 3.0, 10.0, 25.0, 50.0]
 VALUES = np.array([-1.0, -0.3, 0.0, 0.7, 1.0])
 
@@ -29,12 +21,12 @@ every_mechanism = pytest.mark.parametrize("name", NAMES)
 every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 
 
-def outcomes(mechanism: LocalMechanism, value: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def outcomes(mechanism: local.LocalMechanism, value: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Reports and their probabilities: the atoms of SR, else the middles of pieces on which the density is smooth."""
-    if isinstance(mechanism, StochasticRounding):
+    if isinstance(mechanism, local.StochasticRounding):
         reports = np.array([mechanism.low, mechanism.high])
         return reports, np.exp(mechanism.log_density(reports, np.array(value)))
-    if isinstance(mechanism, Window):
+    if isinstance(mechanism, local.Window):
         centre, half = value / mechanism.keep, mechanism.width / mechanism.keep
         cuts = mechanism.raw_middle + mechanism.raw_slope * np.array([centre - half, centre + half])
         cuts = np.array([mechanism.low, *cuts, mechanism.high])
@@ -49,7 +41,7 @@ def outcomes(mechanism: LocalMechanism, value: float) -> tuple[NDArray[np.float6
 @every_mechanism
 @pytest.mark.parametrize("epsilon", [0.1, 0.6, 1.0, 3.0])
 def test_density_integrates_to_one_and_gives_the_stated_moments(name: str, epsilon: float) -> None:
-    mechanism = LOCAL_MECHANISMS[name](epsilon)
+    mechanism = local.LOCAL_MECHANISMS[name](epsilon)
     for value in VALUES:
         reports, mass = outcomes(mechanism, float(value))
         point = np.array(value)
@@ -64,7 +56,7 @@ def test_published_formulas(epsilon: float) -> None:
     """The closed forms of the papers, which differ in shape from the ones in use."""
     h, e = math.exp(epsilon / 2), math.exp(epsilon)
     v = VALUES
-    pm, sw, sr = Piecewise(epsilon), SquareWave(epsilon), StochasticRounding(epsilon)
+    pm, sw, sr = local.Piecewise(epsilon), local.SquareWave(epsilon), local.StochasticRounding(epsilon)
     assert pm.high == pytest.approx((h + 1) / (h - 1))
     assert pm.variance(v) == pytest.approx(v**2 / (h - 1) + (h + 3) / (3 * (h - 1) ** 2))
     assert sr.high == pytest.approx((e + 1) / (e - 1))
@@ -83,11 +75,11 @@ def test_published_formulas(epsilon: float) -> None:
 @every_epsilon
 def test_the_claim_is_tight_at_any_epsilon(name: str, epsilon: float) -> None:
     """Over all values and reports the largest log ratio of densities is epsilon to twelve digits."""
-    mechanism = LOCAL_MECHANISMS[name](epsilon)
+    mechanism = local.LOCAL_MECHANISMS[name](epsilon)
     values = np.linspace(-1, 1, 401)
-    if isinstance(mechanism, StochasticRounding):
+    if isinstance(mechanism, local.StochasticRounding):
         reports = np.array([mechanism.low, mechanism.high])
-    elif isinstance(mechanism, Window):
+    elif isinstance(mechanism, local.Window):
         reports = mechanism.raw_middle + mechanism.raw_slope * np.linspace(-1, 1, 401) / mechanism.keep
     else:
         reports = np.linspace(-3, 3, 601)
@@ -99,22 +91,22 @@ def test_the_claim_is_tight_at_any_epsilon(name: str, epsilon: float) -> None:
 @every_mechanism
 @every_epsilon
 def test_the_samplers_real_epsilon_is_the_claim_or_less(name: str, epsilon: float) -> None:
-    mechanism = LOCAL_MECHANISMS[name](epsilon)
+    mechanism = local.LOCAL_MECHANISMS[name](epsilon)
     real = mechanism.real_epsilon()
     assert real <= epsilon
     if epsilon <= 10:
         assert real == pytest.approx(epsilon, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", [Piecewise, SquareWave])
+@pytest.mark.parametrize("kind", [local.Piecewise, local.SquareWave])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 6.0, 50.0])
 def test_real_epsilon_by_enumeration_of_the_exact_law(
-    kind: type[Window], epsilon: float, monkeypatch: pytest.MonkeyPatch
+    kind: type[local.Window], epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a grid of 12 steps: every cell and every two values, in rational numbers."""
-    monkeypatch.setattr(grid, "STEPS", 12)
+    monkeypatch.setattr(local, "STEPS", 12)
     mechanism = kind(epsilon)
-    cells, coin = mechanism._cells(), Fraction(mechanism._coin(), 1 << grid.COIN_BITS)
+    cells, coin = mechanism._cells(), Fraction(mechanism._coin(), 1 << local.COIN_BITS)
     law = np.zeros((13, 12 + cells), object) + (1 - coin) / (12 + cells)
     for step in range(13):
         law[step, step : step + cells] += coin / cells
@@ -124,12 +116,12 @@ def test_real_epsilon_by_enumeration_of_the_exact_law(
     assert math.log(ratio) <= epsilon * (1 + 1e-15)
 
 
-@pytest.mark.parametrize("kind", [Piecewise, SquareWave])
-def test_window_reports_follow_the_exact_law(kind: type[Window], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [local.Piecewise, local.SquareWave])
+def test_window_reports_follow_the_exact_law(kind: type[local.Window], monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square of 40,000 draws on a grid of 12 steps. False-alarm rate 2 x 1e-6, seed fixed."""
-    monkeypatch.setattr(grid, "STEPS", 12)
+    monkeypatch.setattr(local, "STEPS", 12)
     mechanism = kind(1.0)
-    cells, coin = mechanism._cells(), mechanism._coin() / (1 << grid.COIN_BITS)
+    cells, coin = mechanism._cells(), mechanism._coin() / (1 << local.COIN_BITS)
     drawn = np.bincount(mechanism._draw(np.full(40_000, 5), seeded(5)), minlength=12 + cells)
     expected = np.full(12 + cells, (1 - coin) / (12 + cells))
     expected[5 : 5 + cells] += coin / cells
@@ -139,8 +131,8 @@ def test_window_reports_follow_the_exact_law(kind: type[Window], monkeypatch: py
 
 def test_sr_reports_follow_the_exact_law() -> None:
     """On a grid of 8 steps P(C) = (1 - T) / 2 + T step / 8. Five standard deviations, seed fixed."""
-    mechanism = StochasticRounding(1.0)
-    keep = mechanism._coin() / (1 << grid.COIN_BITS)
+    mechanism = local.StochasticRounding(1.0)
+    keep = mechanism._coin() / (1 << local.COIN_BITS)
     for step in (0, 1, 4, 8):
         share = (mechanism.sample(np.full(40_000, step / 4 - 1), seeded(6 + step)) > 0).mean()
         expected = (1 - keep) / 2 + keep * step / 8
@@ -152,7 +144,7 @@ def test_sr_reports_follow_the_exact_law() -> None:
 def test_reports_are_in_range_and_unbiased(name: str, epsilon: float) -> None:
     """Mean and variance of 100,000 unbiased reports, each within 6 standard errors (of the variance: by its fourth
     moment, which for these laws is at most 6 squared variances, or 6 / v at a large epsilon). Seed fixed."""
-    mechanism = LOCAL_MECHANISMS[name](epsilon)
+    mechanism = local.LOCAL_MECHANISMS[name](epsilon)
     reports = mechanism.sample(np.full(100_000, 0.6), seeded(7))
     assert ((reports >= mechanism.low) & (reports <= mechanism.high)).all()
     unbiased = mechanism.unbiased(reports)
@@ -166,13 +158,13 @@ def test_reports_are_in_range_and_unbiased(name: str, epsilon: float) -> None:
 def test_values_that_are_no_values_are_refused(name: str) -> None:
     for wrong in (1.0001, -2.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="must be in"):
-            LOCAL_MECHANISMS[name](1.0).sample(np.array([0.0, wrong]), seeded(1))
+            local.LOCAL_MECHANISMS[name](1.0).sample(np.array([0.0, wrong]), seeded(1))
     for epsilon in (0.0, -1.0, 9e-5, 51.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="epsilon"):
-            LOCAL_MECHANISMS[name](epsilon)
+            local.LOCAL_MECHANISMS[name](epsilon)
 
 
-def audited(mechanism: LocalMechanism, draws: int) -> float:
+def audited(mechanism: local.LocalMechanism, draws: int) -> float:
     """The audit's lower bound on the epsilon between the two ends of the range, from whole numbers."""
     sides = [mechanism.sample(np.full(draws, end), seeded(8 + int(end))) for end in (-1.0, 1.0)]
     first, second = (np.rint(side / mechanism.high * 1e6).astype(np.int64) for side in sides)
@@ -183,11 +175,11 @@ def audited(mechanism: LocalMechanism, draws: int) -> float:
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 def test_the_audit_finds_no_more_than_the_claim_and_most_of_it(name: str, epsilon: float) -> None:
     """False-alarm rate 1e-6 each."""
-    assert 0.6 * epsilon <= audited(LOCAL_MECHANISMS[name](epsilon), 40_000) <= epsilon
+    assert 0.6 * epsilon <= audited(local.LOCAL_MECHANISMS[name](epsilon), 40_000) <= epsilon
 
 
 @every_mechanism
 def test_the_audit_catches_a_sampler_that_forgets_the_width_of_the_range(name: str) -> None:
     """The mutant is calibrated to the distance 1 where two values differ by 2, so it spends twice its claim."""
     claim = 1.0
-    assert audited(LOCAL_MECHANISMS[name](2 * claim), 40_000) > claim
+    assert audited(local.LOCAL_MECHANISMS[name](2 * claim), 40_000) > claim
