@@ -6,7 +6,8 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.kit.results import CELLS, PARENT, drawn_map, known_of, row, write
+from companions.publish.tests.conftest import collected, mapped
+from tests.kit.results import CELLS, PARENT, drawn_map, known_of, row
 from tests.servers import asked
 
 HOURS = (6, 7)
@@ -29,13 +30,6 @@ def map_page(page, drawn):
     return page
 
 
-def mapped(folder, hatstream, rows, *options):
-    write(folder / "hats.parquet", rows)
-    code, out, err = hatstream("map", "--input", folder / "*.parquet", "--output", folder / "map.html", *options)
-    assert (code, err) == (0, ""), out
-    return folder / "map.html"
-
-
 def click_on(page, cell):
     """As a finger does, in the middle of the hexagon."""
     page.click_at("#map", *asked(page, MIDDLE, CELLS.index(cell)))
@@ -50,44 +44,41 @@ DRAWN = "DATA.places.id.map((_, place) => drawnAs(state.slot, place))"
 
 
 def test_every_value_is_drawn_and_what_is_not_known_stands_out(map_page):
-    page = map_page
-    assert asked(page, DRAWN) == ["unknown"] * 2 + ["known"] * 17
-    page.one("#slot").send_keys(Keys.ARROW_RIGHT)
-    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
-    assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
-    page.wait(lambda: asked(page, DRAWN) == ["known"] * 12 + ["none"] * 7)
-    ground = asked(page, "[...el('map').getContext('2d').getImageData(2, 2, 1, 1).data]")
-    page.wait(lambda: asked(page, PIXEL, 15) == ground)
-    assert asked(page, PIXEL, 3) != asked(page, PIXEL, 15)
+    assert asked(map_page, DRAWN) == ["unknown"] * 2 + ["known"] * 17
+    map_page.one("#slot").send_keys(Keys.ARROW_RIGHT)
+    map_page.wait(lambda: "07:00 to 08:00" in map_page.one("#when").text)
+    assert map_page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
+    map_page.wait(lambda: asked(map_page, DRAWN) == ["known"] * 12 + ["none"] * 7)
+    ground = asked(map_page, "[...el('map').getContext('2d').getImageData(2, 2, 1, 1).data]")
+    map_page.wait(lambda: asked(map_page, PIXEL, 15) == ground)
+    assert asked(map_page, PIXEL, 3) != asked(map_page, PIXEL, 15)
 
 
 def test_a_click_opens_what_is_known_of_a_place_with_a_warning_and_asks_for_nothing(map_page):
-    page = map_page
-    click_on(page, CELLS[3])
-    page.wait(lambda: page.all("#p-value"))
-    assert CELLS[3] in page.one("#panel").text
-    assert page.one("#p-value").text == "13.0 km/h"
-    assert page.one("#p-interval").text == "95 % interval: 8.0 to 18.0 km/h"
-    click_on(page, CELLS[0])
-    page.wait(lambda: page.all("#p-warn"))
-    assert "do not act on it" in page.one("#p-warn").text
-    assert "wider than 15 km/h" in page.one("#p-status").text
-    assert (page.complaints(), page.requests()) == ([], [])
+    click_on(map_page, CELLS[3])
+    map_page.wait(lambda: map_page.all("#p-value"))
+    assert CELLS[3] in map_page.one("#panel").text
+    assert map_page.one("#p-value").text == "13.0 km/h"
+    assert map_page.one("#p-interval").text == "95 % interval: 8.0 to 18.0 km/h"
+    click_on(map_page, CELLS[0])
+    map_page.wait(lambda: map_page.all("#p-warn"))
+    assert "do not act on it" in map_page.one("#p-warn").text
+    assert "wider than 15 km/h" in map_page.one("#p-status").text
+    assert (map_page.complaints(), map_page.requests()) == ([], [])
 
 
 def test_one_tab_stop_and_arrows_reach_every_place_and_speak(map_page):
-    page = map_page
-    assert len(page.all("canvas[tabindex='0']")) == 1
-    assert page.all("svg [tabindex], #panel [tabindex]") == []
-    page.one("#map").send_keys(Keys.ARROW_DOWN)
-    spoken = page.one("#live").get_attribute("textContent")
-    page.one("#map").send_keys(Keys.ARROW_LEFT)
-    page.wait(lambda: page.one("#live").get_attribute("textContent") != spoken)
-    page.one("#map").send_keys(Keys.ENTER)
-    page.wait(lambda: page.all("#p-value"))
-    assert "95 % interval" in page.one("#live").get_attribute("textContent")
+    assert len(map_page.all("canvas[tabindex='0']")) == 1
+    assert map_page.all("svg [tabindex], #panel [tabindex]") == []
+    map_page.one("#map").send_keys(Keys.ARROW_DOWN)
+    spoken = map_page.one("#live").get_attribute("textContent")
+    map_page.one("#map").send_keys(Keys.ARROW_LEFT)
+    map_page.wait(lambda: map_page.one("#live").get_attribute("textContent") != spoken)
+    map_page.one("#map").send_keys(Keys.ENTER)
+    map_page.wait(lambda: map_page.all("#p-value"))
+    assert "95 % interval" in map_page.one("#live").get_attribute("textContent")
     names = asked(
-        page,
+        map_page,
         "(() => { const seen = new Set([0]); for (const place of seen) for (const way of "
         "Object.values(ARROWS)) { const next = neighbour(place, ...way); if (next >= 0) seen.add(next); } "
         "return seen.size; })()",
@@ -137,38 +128,33 @@ def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, 
 
 
 def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(map_page):
-    page = map_page
-    asked(page, "choose(3)")
-    page.one("#map").send_keys(Keys.PAGE_DOWN)
-    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[3]}: 33.0 km/h")
-    page.one("#search").send_keys(CELLS[15], Keys.ENTER)
-    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[15]}: no value")
-    assert page.one("#when").get_attribute("aria-live") is None
-    page.one("#play").click()
-    assert page.one("#when").get_attribute("aria-live") == "off"
-    page.one("#play").click()
+    asked(map_page, "choose(3)")
+    map_page.one("#map").send_keys(Keys.PAGE_DOWN)
+    map_page.wait(lambda: map_page.one("#live").get_attribute("textContent") == f"{CELLS[3]}: 33.0 km/h")
+    map_page.one("#search").send_keys(CELLS[15], Keys.ENTER)
+    map_page.wait(lambda: map_page.one("#live").get_attribute("textContent") == f"{CELLS[15]}: no value")
+    assert map_page.one("#when").get_attribute("aria-live") is None
+    map_page.one("#play").click()
+    assert map_page.one("#when").get_attribute("aria-live") == "off"
+    map_page.one("#play").click()
 
 
 def test_the_legend_tells_what_has_no_value_by_day_and_in_the_dark(map_page, tmp_path, hatstream):
-    page = map_page
-    light = asked(page, "getComputedStyle(document.body).backgroundColor")
-    page.one("#theme").click()
-    assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
-    assert asked(page, "themeName()") == "dark"
-    assert "no value" in page.one("#kinds").text
-    assert page.one("#kinds").get_attribute("class") == ""
-    asked(page, "(state.show = 'difference', showOther())")
-    assert "nothing to compare with" in page.one("#kinds").text
-    page.open(mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
-    assert "no value" not in page.one("#kinds").text
+    light = asked(map_page, "getComputedStyle(document.body).backgroundColor")
+    map_page.one("#theme").click()
+    assert asked(map_page, "getComputedStyle(document.body).backgroundColor") != light
+    assert asked(map_page, "themeName()") == "dark"
+    assert "no value" in map_page.one("#kinds").text
+    assert map_page.one("#kinds").get_attribute("class") == ""
+    asked(map_page, "(state.show = 'difference', showOther())")
+    assert "nothing to compare with" in map_page.one("#kinds").text
+    map_page.open(mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
+    assert "no value" not in map_page.one("#kinds").text
 
 
 def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, hatstream):
-    features = [
-        {"type": "Feature", "geometry": None, "properties": {"place": cell, "name": name, "note": "route 4"}}
-        for cell, name in NAMED.items()
-    ]
-    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    named = [(None, {"place": cell, "name": name, "note": "route 4"}) for cell, name in NAMED.items()]
+    collected(tmp_path / "places.geojson", named)
     rows = [row(cell, 6, 20.0) for cell in CELLS]
     page.open(mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
     for wanted in ("market", CELLS[3], "route 4"):
@@ -182,16 +168,15 @@ def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, 
 
 
 def test_the_address_keeps_slot_place_and_what_is_shown(map_page, drawn):
-    page = map_page
-    asked(page, "(go(1), choose(5), state.show = 'uncertainty', showOther())")
-    page.wait(lambda: "uncertainty" in page.driver.current_url and CELLS[5] in page.driver.current_url)
-    link = page.driver.current_url.partition("#")[2]
-    page.driver.get("about:blank")
-    page.open(drawn, link)
-    assert asked(page, "[state.slot, state.place, state.show]") == [1, 5, "uncertainty"]
-    page.driver.get("about:blank")
-    page.open(drawn, "slot=nonsense&place=x&show=y&at=1,2")
-    assert asked(page, "[state.place, state.show]") == [-1, "value"]
+    asked(map_page, "(go(1), choose(5), state.show = 'uncertainty', showOther())")
+    map_page.wait(lambda: "uncertainty" in map_page.driver.current_url and CELLS[5] in map_page.driver.current_url)
+    link = map_page.driver.current_url.partition("#")[2]
+    map_page.driver.get("about:blank")
+    map_page.open(drawn, link)
+    assert asked(map_page, "[state.slot, state.place, state.show]") == [1, 5, "uncertainty"]
+    map_page.driver.get("about:blank")
+    map_page.open(drawn, "slot=nonsense&place=x&show=y&at=1,2")
+    assert asked(map_page, "[state.place, state.show]") == [-1, "value"]
 
 
 def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_path, hatstream):
@@ -210,31 +195,27 @@ def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_
 
 
 def test_the_table_and_the_downloads_say_what_the_map_says_and_no_other_program_runs(map_page):
-    page = map_page
-    page.one("#as-table").click()
-    assert len(page.all("#table tbody tr")) == len(CELLS)
-    page.all("#table thead button")[1].click()
-    assert page.one("#table tbody th").text == CELLS[0]
-    lines = asked(page, "[...csvRows([0])]")
+    map_page.one("#as-table").click()
+    assert len(map_page.all("#table tbody tr")) == len(CELLS)
+    map_page.all("#table thead button")[1].click()
+    assert map_page.one("#table tbody th").text == CELLS[0]
+    lines = asked(map_page, "[...csvRows([0])]")
     assert lines[0].startswith("slot_start,slot_end,place,name,statistic,value,lower95,upper95,unit,status,value_of")
     assert f",{CELLS[4]},,mean,14,9,19,km/h,ok,place" in lines[5]
-    assert len(asked(page, "[...csvRows(DATA.slots.keys())]")) == 2 * len(CELLS) + 1
-    features = json.loads(asked(page, "geojson(0)"))["features"]
+    assert len(asked(map_page, "[...csvRows(DATA.slots.keys())]")) == 2 * len(CELLS) + 1
+    features = json.loads(asked(map_page, "geojson(0)"))["features"]
     assert (len(features), features[4]["properties"]["value"]) == (len(CELLS), 14)
     script = "document.createElement('script'), {textContent: 'el(`when`).dataset.x = 1'}"
-    asked(page, f"document.body.append(Object.assign({script}))")
-    assert asked(page, "el('when').dataset.x") is None
-    assert any("Content Security Policy" in complaint for complaint in page.complaints())
+    asked(map_page, f"document.body.append(Object.assign({script}))")
+    assert asked(map_page, "el('when').dataset.x") is None
+    assert any("Content Security Policy" in complaint for complaint in map_page.complaints())
 
 
 def test_streets_are_places_too(page, tmp_path, hatstream):
     line = {"type": "LineString", "coordinates": [[-104.6, 50.45], [-104.59, 50.452], [-104.58, 50.45]]}
     back = {"type": "LineString", "coordinates": line["coordinates"][::-1]}
-    features = [
-        {"type": "Feature", "geometry": shape, "properties": {"place": name, "name": f"Main Street {name}"}}
-        for name, shape in (("there", line), ("back", back))
-    ]
-    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    streets = [(line, {"place": "there", "name": "Main Street there"}), (back, {"place": "back", "name": "Back"})]
+    collected(tmp_path / "places.geojson", streets)
     rows = [row("there", 6, 20.0), row("back", 6, 30.0)]
     page.open(mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
     aside = "placeAt(screenX(DATA.shapes.x[4]) + 3 * arguments[0], screenY(DATA.shapes.y[4]) + 4 * arguments[0])"
@@ -250,12 +231,8 @@ def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstrea
     named = [{"place": cell, "name": f"Stop {index}", "departures": index} for index, cell in enumerate(CELLS)]
     west, south, east, north = -97.76, 30.24, -97.70, 30.30
     lake = [[west, south], [east, south], [east, north], [west, north], [west, south]]
-    for name, features in (
-        ("places", [{"type": "Feature", "geometry": None, "properties": properties} for properties in named]),
-        ("ground", [{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [lake]},
-                     "properties": {"natural": "water"}}]),
-    ):  # fmt: skip
-        (tmp_path / f"{name}.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    collected(tmp_path / "places.geojson", [(None, properties) for properties in named])
+    collected(tmp_path / "ground.geojson", [({"type": "Polygon", "coordinates": [lake]}, {"natural": "water"})])
     options = ("--places", tmp_path / "places.geojson", "--ground", tmp_path / "ground.geojson")
     page.open(mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS], *options))
     assert asked(page, "DATA.places.busiest.map(place => DATA.places.id[place])") == CELLS[:-6:-1]

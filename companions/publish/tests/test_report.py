@@ -1,5 +1,6 @@
-"""The report in a real browser, the odds that it states, and texts of pages in five languages."""
+"""The report in a real browser, its odds, texts of pages in five languages, and pages on phones and on paper."""
 
+import base64
 import math
 import re
 import sqlite3
@@ -8,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from companions.publish.tests.conftest import collected, mapped
 from hatstream_publish.commands.map import claim_of
 from hatstream_publish.pages.page import GUESSES, odds, reliability, words
 from hatstream_publish.pages.rows import ADVICE, STATUSES, read_rows
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.kit.results import CELLS, known_of, row, write
+from tests.kit.results import CELLS, drawn_map, known_of, row, write
 from tests.servers import asked
 
 AREAS = ((CELLS[0], 4.0), (CELLS[1], 20.0))  # cells, and half widths of the intervals around them
@@ -171,22 +173,20 @@ def test_what_a_map_of_a_drafted_specification_claims_is_in_the_table(tmp_path, 
 
 
 def test_a_map_speaks_the_language_that_is_asked_for_before_the_sites(page, tmp_path, hatstream) -> None:
-    write(tmp_path / "hats.parquet", [row(cell, 6, 10.5) for cell in CELLS])
-    drawn = ("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
     for options, asks, language, value, shown in (
         ((), "", "en", "10.5 km/h", "Table"),
         ((), "?lang=de", "de", "10,5 km/h", "Tabelle"),
         (("--language", "fr"), "", "fr", "10,5 km/h", "Tableau"),
         (("--language", "fr"), "?lang=pt", "pt", "10,5 km/h", "Tabela"),
     ):
-        assert hatstream(*drawn, *options)[0] == 0
-        page.open((tmp_path / "map.html").as_uri() + asks, f"place={CELLS[3]}")
+        path = mapped(tmp_path, hatstream, [row(cell, 6, 10.5) for cell in CELLS], *options)
+        page.open(path.as_uri() + asks, f"place={CELLS[3]}")
         assert asked(page, "LANGUAGE") == language
         assert (page.one("#p-value").text, page.one("#as-table").text) == (value, shown)
         assert page.one("#legend-title").text.endswith(", km/h")
     assert page.one("#claim summary").text == "O que protege os veículos"
     assert "privacidade diferencial" in page.one("#claim p").get_attribute("textContent")
-    page.open((tmp_path / "map.html").as_uri() + "?lang=es")
+    page.open(path.as_uri() + "?lang=es")
     check_sentences(page)
     assert (page.complaints(), page.requests()) == ([], [])
 
@@ -208,24 +208,126 @@ def check_sentences(page) -> None:
 
 
 def test_a_title_that_publish_makes_is_translated_and_the_city_s_own_is_not(page, tmp_path, hatstream) -> None:
-    write(tmp_path / "hats.parquet", [row(cell, 6, 10.5) for cell in CELLS])
     for title, shown in (
         ("Hourly speeds of vehicles: Town", "Stündliche Geschwindigkeiten von Fahrzeugen: Town"),
         ("30-minute speeds of vehicles: Town", "Geschwindigkeiten von Fahrzeugen je 30 Minuten: Town"),
         ("Buses of Town: a map", "Buses of Town: a map"),
     ):
-        drawn = ("map", "--input", tmp_path / "*.parquet", "--title", title, "--output", tmp_path / "map.html")
-        assert hatstream(*drawn)[0] == 0
-        page.open((tmp_path / "map.html").as_uri() + "?lang=de")
+        path = mapped(tmp_path, hatstream, [row(cell, 6, 10.5) for cell in CELLS], "--title", title)
+        page.open(path.as_uri() + "?lang=de")
         assert (page.driver.title, page.one("h1").text) == (shown, shown)
 
 
 def test_a_place_has_a_small_day_for_each_day_of_the_week(page, tmp_path, hatstream) -> None:
     rows = [row(CELLS[0], hour, 10.0 + hour, day=day) for day in (13, 14) for hour in (6, 7, 8)]
-    write(tmp_path / "hats.parquet", [*rows, row(CELLS[1], 6, 9.0)])
-    assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
-    page.open(tmp_path / "map.html", f"place={CELLS[0]}")
+    path = mapped(tmp_path, hatstream, [*rows, row(CELLS[1], 6, 9.0)])
+    page.open(path, f"place={CELLS[0]}")
     assert [bool(path.get_attribute("d")) for path in page.all(".days .values")] == [day in (2, 3) for day in range(7)]
     page.driver.get("about:blank")
-    page.open(tmp_path / "map.html", f"place={CELLS[1]}")
+    page.open(path, f"place={CELLS[1]}")
     assert page.all(".days") == []
+
+
+# --- pages on phones and on paper: what only these show, how many sheets they take, and that the screen stays ---------
+
+
+MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
+A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    rows = [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)]
+    return drawn_map(tmp_path_factory.mktemp("drawn"), rows)
+
+
+def sheets(page):
+    """Of the page as a browser prints it into a PDF."""
+    pdf = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", A4)["data"])
+    assert pdf.startswith(b"%PDF-")
+    return pdf.count(b"/Type /Page\n")
+
+
+def seen(page, selector):
+    return page.driver.execute_script("return document.querySelector(arguments[0]).checkVisibility()", selector)
+
+
+def shown_on_paper(page, *selectors):
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        return [seen(page, selector) for selector in selectors]
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_map_is_one_light_sheet_that_says_its_time_and_no_control(page, drawn):
+    """And the screen is as dark afterwards as before."""
+    page.open(drawn)
+    page.one("#theme").click()
+    page.driver.execute_script(
+        "window.seen = []; addEventListener('beforeprint', () => seen.push(themeName()));"
+        "addEventListener('afterprint', () => seen.push(themeName()))"
+    )
+    assert sheets(page) == 1
+    assert page.driver.execute_script("return seen") == ["light", "dark"]
+    assert shown_on_paper(page, "#printed", "#map", ".legend") == [True] * 3
+    assert shown_on_paper(page, ".controls", "#theme", ".zoom", "#panel .hint") == [False] * 4
+    assert page.one("#printed").get_attribute("textContent") == page.one("#when").text
+    assert not seen(page, "#printed")
+
+
+def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, released, hatstream):
+    report = report_of(released, hatstream, "--input", released / "out" / "*.parquet")
+    with page.screen(390, 844):
+        page.open(report)
+        tables = "[...document.querySelectorAll('.scroll > table')]"
+        assert asked(page, f"{tables}.every(e => e.scrollWidth <= e.parentNode.clientWidth)")
+        assert asked(page, "document.getElementById('figures').rows.length") > 1
+    page.open(report)
+    assert sheets(page) <= 3
+    assert shown_on_paper(page, ".sign", "details summary", ".on-screen") == [True, False, False]
+    assert not seen(page, "details table")
+    assert shown_on_paper(page, "details table") == [True]
+
+
+def test_a_phone_shows_all_places_and_a_tap_opens_one_and_leaves_the_map_in_sight(page, drawn):
+    with page.screen(390, 844):
+        page.open(drawn)
+        wide, high = asked(page, "[view.width, view.height]")
+        boxes = asked(
+            page,
+            "DATA.shapes.shapes.map(s => [screenX(s.box[0]), screenY(s.box[1]), screenX(s.box[2]), screenY(s.box[3])])",
+        )
+        assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
+        assert wide == 390
+        tops = [
+            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
+            for part in (".legend", "#panel")
+        ]
+        bottom = asked(page, "el('map').getBoundingClientRect().bottom")
+        assert bottom <= tops[0] < tops[1]
+        page.one("#as-table").click()
+        assert asked(page, "el('table').scrollWidth <= el('table').clientWidth")
+        assert asked(page, "document.documentElement.scrollWidth") == 390
+        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
+        page.click_at("#map", *asked(page, MIDDLE, lowest))
+        page.wait(lambda: asked(page, "state.place") == lowest)
+        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
+        assert asked(page, "scrollY") == 0
+        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
+        page.one("#close").click()
+        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")
+
+
+def test_a_long_name_is_one_short_line_on_a_phone_and_at_most_two_elsewhere(page, tmp_path, hatstream):
+    named = {"place": CELLS[0], "name": "Queen's / Kingston General Hospital and Old Station", "departures": 9}
+    places = collected(tmp_path / "places.geojson", [(None, named)])
+    path = mapped(tmp_path, hatstream, [row(cell, 6, 10.0) for cell in CELLS], "--places", places)
+    page.open(path)
+    name = "placedNames(el('map').getContext('2d'))[0]"
+    assert len(asked(page, f"{name}.lines")) <= 2
+    with page.screen(390, 844):
+        page.open(path)
+        lines, half = asked(page, f"[{name}.lines, {name}.half]")
+        assert [line[-1] for line in lines] == ["…"]
+        assert 2 * half[0] <= 390 / 2.5
