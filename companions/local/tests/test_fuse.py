@@ -21,7 +21,7 @@ from companions.local.tests.worlds import rules
 from hatstream_local.fusion.columns import parse_reports
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Service
 from hatstream_local.specification import load_fusion
-from pipelines.cli import hatstream
+from pipelines.cli import hatstream, main
 from pipelines.errors import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
 from pipelines.specification import SpecificationError
 from tests.kit import feed_layouts, fusion_city
@@ -34,6 +34,13 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+def key_in(folder: Path) -> Path:
+    key = folder / "reports.key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    return key
+
+
 @pytest.fixture
 def reports(tmp_path: Path) -> Path:
     """A folder with a specification and the reports of 200 vehicles in two hours, all at 26 km/h, in every format."""
@@ -41,12 +48,18 @@ def reports(tmp_path: Path) -> Path:
     for bus in range(200):
         lines += [f"{bus},2026-03-01T{hour}:{minute}:00Z,30.1,-97.7,26" for hour in (17, 18) for minute in (10, 40)]
     (tmp_path / "feed.csv").write_text("\n".join([*lines, "7,never,30,-97,1"]) + "\n")
-    key = tmp_path / "reports.key"
-    key.write_text("ab" * 32)
-    key.chmod(0o600)
     spec = write(tmp_path, fusion_city.spec())
     for kind in ("csv", "jsonl", "parquet", "avro"):
-        arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
+        arguments = [
+            "perturb",
+            "--spec",
+            str(spec),
+            "--input",
+            str(tmp_path / "feed.csv"),
+            "--key",
+            str(key_in(tmp_path)),
+            "--json",
+        ]
         result = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
         assert result.exit_code == DONE, result.output
         summary = json.loads(result.output)
@@ -115,8 +128,6 @@ def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
     spec = write(reports, fusion_city.spec())
     (reports / "empty.csv").write_text("user,service,epsilon,mechanism,time,report\nu,maps,0.5,pm,never,0.1\n")
     arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "empty.csv"), "--output", str(reports / "out")]
-    from pipelines.cli import main
-
     assert main(arguments) == FAILED
     assert main([*arguments[:2], str(reports / "feed.csv"), *arguments[3:]]) == BAD_SPECIFICATION
 
@@ -125,25 +136,19 @@ def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
 def test_telemetry_without_a_row_makes_no_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
 ) -> None:
-    from pipelines.cli import main
-
     text = fusion_city.spec().replace('[telemetry]\nlayout = "csv"', f'[telemetry]\nlayout = "{layout}"')
-    feed, key = tmp_path / "feed", tmp_path / "reports.key"
+    feed = tmp_path / "feed"
     feed.write_text("bus,ts,lat,lon,v\n" if layout == "csv" else "")
     if layout == "parquet":
         pq.write_table(pa.table({name: pa.array([], pa.string()) for name in ("bus", "ts", "lat", "lon", "v")}), feed)
-    key.write_text("ab" * 32)
-    key.chmod(0o600)
     arguments = ["--spec", str(write(tmp_path, text)), "--input", str(feed), "--output", str(tmp_path / "r.csv")]
-    assert main(["perturb", *arguments, "--key", str(key)]) == FAILED
+    assert main(["perturb", *arguments, "--key", str(key_in(tmp_path))]) == FAILED
     assert "no row of the telemetry is usable, of 0 rows (there are none)" in capsys.readouterr().err
 
 
 def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be_fused(
     reports: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pipelines.cli import main
-
     spec = write(reports, fusion_city.spec())
     arguments = ["--spec", str(spec), "--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
     assert main(["fuse", *arguments, "--formats", "csv,geojson"]) == WRONG_USE

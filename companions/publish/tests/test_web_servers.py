@@ -2,19 +2,19 @@
 
 import contextlib
 import gzip
+import hashlib
 import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import requests
 
+from hatstream_lab.servers.process import Server, free_ports, is_open
 from tests.kit.static_server import object_store
 from tests.servers import unavailable
 
@@ -48,42 +48,31 @@ def folder(tmp_path):
 
 
 def _sums(folder, files):
-    import hashlib
-
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
-
-
 @contextlib.contextmanager
-def _running(command, address, **options):
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options) as process:
-        end = time.monotonic() + WAIT_S
-        try:
-            while True:
-                with contextlib.suppress(requests.ConnectionError):
-                    requests.get(address, timeout=5)
-                    break
-                assert process.poll() is None, process.stderr.read()
-                assert time.monotonic() < end
-                time.sleep(0.05)
-            yield address
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(WAIT_S)
+def _running(command, port, folder, **environment):
+    server = Server(command, folder.parent / "server.log", os.environ | environment)
+    try:
+        server.wait(lambda: is_open(port), WAIT_S)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop()
 
 
 @contextlib.contextmanager
 def caddy(folder):
     program = shutil.which("caddy") or unavailable("caddy is not installed: `make servers` installs it")
-    address = f"http://127.0.0.1:{_free_port()}"
-    environment = os.environ | {"HATSTREAM_SITE": address, "HATSTREAM_FOLDER": str(folder), "HOME": str(folder.parent)}
+    (port,) = free_ports(1)
     command = [program, "run", "--config", str(DEPLOY / "Caddyfile"), "--adapter", "caddyfile"]
-    with _running(command, address, env=environment):
+    settings = {
+        "HATSTREAM_SITE": f"http://127.0.0.1:{port}",
+        "HATSTREAM_FOLDER": str(folder),
+        "HOME": str(folder.parent),
+    }
+    with _running(command, port, folder, **settings) as address:
         yield address
 
 
@@ -91,7 +80,7 @@ def caddy(folder):
 def nginx(folder):
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     program = program or unavailable("nginx is not installed: `make servers` installs it")
-    port, home = _free_port(), folder.parent
+    (port,), home = free_ports(1), folder.parent
     site = (DEPLOY / "nginx.conf").read_text()
     assert "127.0.0.1:8080;" in site
     site = site.replace("127.0.0.1:8080;", f"127.0.0.1:{port};").replace("/srv/hatstream/public", str(folder))
@@ -100,7 +89,7 @@ def nginx(folder):
     configuration = f"{user} pid {home}/nginx.pid; daemon off; events {{}} http {{ {paths} access_log off; {site} }}"
     (home / "nginx.conf").write_text(configuration)
     command = [program, "-p", str(home), "-c", str(home / "nginx.conf"), "-e", str(home / "nginx.log")]
-    with _running(command, f"http://127.0.0.1:{port}") as address:
+    with _running(command, port, folder) as address:
         yield address
 
 
