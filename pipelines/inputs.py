@@ -25,7 +25,8 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']
     """
-    matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
+    in_folder = [path for _, files in _folders(pattern) for path in files]  # none of what is no folder
+    matching = in_folder if os.path.isdir(pattern) else _matching(pattern)
     paths = sorted({path for path in matching if Path(path).is_file()})
     if not paths and (matching or not or_none):  # matches that are no files are an error anyway
         others = f": what does ({shortened(min(matching))}) is not a regular file" if matching else ""
@@ -58,21 +59,15 @@ def _matching(pattern: str) -> list[str]:
     if not stars:
         return glob.glob(pattern)
     tops = glob.glob(head) if head else [os.curdir]
-    folders = (folder for top in tops for folder in _folders(top))
+    folders = (folder for top in tops for folder, _ in _folders(top))
     return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
 
 
-def _in_folder(top: str) -> list[str]:
-    """Lists a folder's files at any depth, without hidden and temporary ones."""
-    files = (path for folder in _folders(top) for path in glob.glob(os.path.join(glob.escape(folder), "*")))
-    return [path for path in files if not os.path.isdir(path) and not is_skipped(os.path.basename(path))]
-
-
-def _folders(top: str) -> Iterator[str]:
-    """Yields a folder and its unskipped subfolders."""
-    for folder, inner, _ in os.walk(top):
+def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields folders at any depth with their files, none hidden or temporary."""
+    for folder, inner, names in os.walk(top):
         inner[:] = [name for name in inner if not is_skipped(name)]  # os.walk enters what is left in its list
-        yield folder
+        yield folder, [os.path.join(folder, name) for name in names if not is_skipped(name)]
 
 
 FIRST_YEAR, LAST_YEAR = 2000, 2099  # of a range; events of other years are refused as implausible anyway

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +16,6 @@ from pipelines.option_types import InputFiles
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.engine import BoundedEngine
-    from pipelines.specification import Specification
 
 input_options = options.packed(
     "files",
@@ -43,21 +41,6 @@ input_options = options.packed(
 )
 
 
-def _with_early_decoder(command: options.Command) -> options.Command:
-    """Replaces a command's path by the loaded specification; its decoder process starts meanwhile."""
-
-    @wraps(command)
-    def begun(*, spec_path: Path, **values: Any) -> Any:
-        spec = options.loaded(spec_path, quiet=values["as_json"])
-        if values["engine"] is None:  # the job runs on this machine
-            from transforms.layouts.decoder_process import begin_early
-
-            begin_early(spec.input.layout)
-        return command(spec=spec, spec_path=spec_path, **values)
-
-    return begun
-
-
 @click.command()
 @options.spec_option
 @input_options
@@ -68,11 +51,9 @@ def _with_early_decoder(command: options.Command) -> options.Command:
 @options.runner_options
 @click.option("--check-input", is_flag=True, help="Only describe the range's input; keep the output to yourself.")
 @options.site_option
-@_with_early_decoder
 @options.account_options
 @options.json_option
 def release(
-    spec: Specification,
     spec_path: Path,
     files: InputFiles,
     start: str | None,
@@ -95,12 +76,17 @@ def release(
           --output out --ledger austin.sqlite --formats parquet,csv
       hatstream release --spec austin.toml [other options] --runner DataflowRunner -- --project P --region R
     """
+    spec = options.loaded(spec_path, quiet=as_json)
+    if engine is None:  # the job runs on this machine: its decoder process starts meanwhile
+        from transforms.layouts.decoder_process import begin_early
+
+        begin_early(spec.input.layout)
+    elif check_input:
+        raise UsageError("--check-input runs on this machine alone: give it with --runner local")
     from pipelines import inputs
     from pipelines.commands.release_summary import print_summary, show_check
     from pipelines.runs import release as scheduled
 
-    if engine is not None and check_input:
-        raise UsageError("--check-input runs on this machine alone: give it with --runner local")
     outputs = None if check_input else outputs_for(spec)
     if yesterday == bool(start or end) or bool(start) != bool(end):
         raise UsageError("give either --from and --to, or --yesterday")

@@ -15,7 +15,6 @@ import hatstream
 import hatstream.api
 from dpops.statistics import registered
 from hatstream.own_packages import HOME, find_own_packages_first
-from pipelines.runs.flink.worker_pool import path_for_workers
 from tests import city
 from tests.hatstream.pipelines import reports
 from transforms.sinks.published import TYPES
@@ -120,12 +119,6 @@ def test_importing_the_library_is_light_and_finds_its_own_packages(project):
 def test_our_own_packages_are_no_others():
     find_own_packages_first()
     assert Path(HOME) == ROOT == Path(hatstream.__file__).parents[1]
-
-
-def test_workers_of_a_pool_get_a_path_without_what_hides_us(project, tmp_path):
-    (tmp_path / "other").mkdir()
-    path = os.pathsep.join(map(str, [project, tmp_path / "other", ROOT]))
-    assert path_for_workers(path) == [str(tmp_path / "other"), str(ROOT)]
 
 
 @pytest.fixture(scope="module")

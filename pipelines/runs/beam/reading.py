@@ -157,31 +157,27 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
 
 def estimate_rows(paths: Sequence[str]) -> int | None:
     """Estimates rows from Parquet footers and first lines of texts; None if unknown."""
+    line_bytes: dict[str, list[float]] = {}  # bytes per line of sampled files, by kind
+    try:
+        return round(sum(_rows(path, line_bytes) for path in paths))
+    except (OSError, UnreadableFile):
+        return None
+
+
+def _rows(path: str, line_bytes: dict[str, list[float]]) -> float:
+    """Estimates a file's rows. line_bytes: extended here. Raises OSError or UnreadableFile if unknown."""
     from transforms.layouts.mapped.parquet import ParquetFooter
 
-    total = 0.0
-    line_bytes: dict[str, list[float]] = {}  # bytes per line of sampled files, by kind; `_lines` extends it
-    for path in paths:
-        kind = os.path.splitext(path)[1].lower()
-        try:
-            if kind == ".parquet":  # read in a process apart, as all that may be hostile
-                (batch,) = read_apart(ParquetFooter(), path)
-                rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)  # a forged footer may be negative
-            else:
-                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None
-        except (OSError, UnreadableFile):
-            return None
-        if rows is None:
-            return None
-        total += rows
-    return round(total)
-
-
-def _lines(path: str, sizes: list[float]) -> float | None:
-    """Estimates a file's lines. sizes: bytes per line in its kind's samples, extended here."""
-    if len(sizes) < PROBED_FILES and Path(path).is_file():
+    kind = os.path.splitext(path)[1].lower()
+    if kind == ".parquet":  # read in a process apart, as all that may be hostile
+        (batch,) = read_apart(ParquetFooter(), path)
+        return max(float(batch.table.column("rows")[0].as_py()), 0.0)  # a forged footer may be negative
+    sizes = line_bytes.setdefault(kind, [])
+    if kind in _LINE_SUFFIXES and len(sizes) < PROBED_FILES and Path(path).is_file():
         with open(path, "rb") as file:
             start = file.read(SAMPLE_BYTES)
         if newlines := start.count(b"\n"):
             sizes.append((start.rindex(b"\n") + 1) / newlines)
-    return os.path.getsize(path) * len(sizes) / sum(sizes) if sizes else None
+    if not sizes:
+        raise OSError(f"{path}: no line of its kind was sampled")
+    return os.path.getsize(path) * len(sizes) / sum(sizes)

@@ -9,11 +9,9 @@ import argparse
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -22,10 +20,9 @@ from apache_beam.utils import thread_pool_executor
 
 from transforms.memory import keep_freed_memory
 
-HOME = Path(__file__).resolve().parents[3]  # folder that holds our packages
 STOP_S = 10.0  # a worker's time to end before it is killed
 IMPORTED = [
-    "hatstream",
+    "hatstream",  # first: it finds our packages before others of their names
     "apache_beam.runners.worker.sdk_worker",
     "pipelines.runs.beam.bounded",
     "pipelines.runs.stream.stream",
@@ -38,11 +35,6 @@ two copies must not have in common."""
 def serve(address: str) -> None:
     """Serves at `host:port` until SIGTERM or SIGINT."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on our matrices threads wait for one another
-    # Workers are started as `python`: let that be this one, with nothing on its path that hides our packages.
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    os.environ["PYTHONPATH"] = os.pathsep.join(path_for_workers(os.environ.get("PYTHONPATH", "")))
-    if hides_us(Path.cwd()):  # which Python would put first on the path
-        os.environ["PYTHONSAFEPATH"] = "1"
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
     pool = _Pool()
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
@@ -54,16 +46,6 @@ def serve(address: str) -> None:
     asked_to_end.wait()
     server.stop(grace=0)
     pool.end()
-
-
-def path_for_workers(path: str) -> list[str]:
-    """Lists folders of a PYTHONPATH without foreign packages of our names."""
-    return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
-
-
-def hides_us(folder: Path) -> bool:
-    """Checks whether another folder has packages of our names, which Python would import first."""
-    return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
