@@ -52,8 +52,8 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
         if counts_path is not None:
             return sources.read_counts(counts_path, spec.timetable), None  # a file cannot be counted anew
         if pattern is not None:
-            feed = sources.fullest_period(spec, pattern, progress)
-            return feed.counts(spec), feed.counts  # the second counts anew, for another specification
+            count = sources.fullest_period(spec, pattern, progress)
+            return count(spec), count  # the second counts anew, for another specification
         if not synthetic:
             return None, None
         sample = extension("made-up-day", "lab")(spec.timetable.zone)

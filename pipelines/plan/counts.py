@@ -1,8 +1,8 @@
 """Report counts by vehicle, slot and cell, for planning."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from pipelines.plan.needs import TYPICAL_COUNTS
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
-from transforms.errors import reason_of
 from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
@@ -221,32 +220,18 @@ def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
     return np.asarray(column.indices.to_numpy(zero_copy_only=False), np.int64)
 
 
-@dataclass(frozen=True)
-class FeedPeriod:
-    """Observations of a feed's fullest period."""
+def fullest_period(spec: Specification, pattern: str, progress: Report) -> Callable[[Specification], SampleCounts]:
+    """Reads the input's period with most observations. Raises InputError, which hides content.
 
-    period: str
-    first_day: date
-    days: int
-    periods: int  # number in the feed
-    observations: Observations
-
-    def counts(self, spec: Specification) -> SampleCounts:
-        """Counts observations in a specification's cells and slots."""
-        error = "no row of the input lies in slot.service: check it, and account.timezone"
-        origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
-        return _counts_of(self.observations, _slots_of(spec, self.first_day, self.days), spec, origin, error)
-
-
-def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
-    """Reads the input's period with most observations. Raises InputError, which hides content."""
+    Returns a function that counts them in a specification's cells and slots.
+    """
     edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())  # a midnight, as any edge of a slot would do
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)  # of all days
     rules = spec.rules(slots, b"counted, and then forgotten")  # any key: hashes of vehicles are only compared here
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0
     for path in input_paths(pattern):
-        try:
+        with raise_as(InputError, (UnreadableFile, OSError)):
             for batch in read_apart(spec.input.layout, path):  # in a process apart, if its format may crash
                 parsed, reasons = parse(batch.table, rules)
                 observed, _, outside = locate(parsed, spec.cells.ground)
@@ -257,10 +242,6 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
                     by_period.setdefault(periods.periods[index], []).append(of_period)
                     rows += of_period.event_us.size
                 progress("observations read", rows, None)  # None: their total is not known before
-        except UnreadableFile as error:
-            raise InputError(str(error)) from None
-        except OSError as error:
-            raise InputError(f"{path}: {reason_of(error)}") from None
     if not by_period:
         reasons_text = "; ".join(f"{number:,} refused: {reason}" for reason, number in refused.most_common(3))
         raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
@@ -269,4 +250,6 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
     with suppress(CalendarError):  # of an account without a first or last day
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
-    return FeedPeriod(period, days[0], days=len(days), periods=len(by_period), observations=fullest)
+    error = "no row of the input lies in slot.service: check it, and account.timezone"
+    origin = f"{period}, the fullest of {len(by_period):,} periods of the input"
+    return lambda spec: _counts_of(fullest, _slots_of(spec, days[0], len(days)), spec, origin, error)

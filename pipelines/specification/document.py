@@ -278,7 +278,9 @@ def converted(data: Any, kind: type[Table], source: str) -> Table:
     try:
         return msgspec.convert(data, kind, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{source}: {shortened(str(error))}{toml.hint(data, kind, Document)}") from None
+        tables = toml.table_type(Document)["properties"]
+        hint = next(toml.hints(data, toml.table_type(kind), tables), "")
+        raise SpecificationError(f"{source}: {shortened(str(error))}{hint}") from None
 
 
 def options_of(statistic: Mapping[str, Any]) -> dict[str, Any]:

@@ -270,15 +270,7 @@ def not_added_up(limit: Limit, spent: Accountant) -> str:
     return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE_ERROR
 
 
-def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
-    """Suggests a close match for an unknown key or value.
-
-    document: the whole specification, whose tables a key may belong to.
-    """
-    return next(_hints(data, table_type(kind), table_type(document)["properties"], path=""), "")
-
-
-def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -> Iterator[str]:
+def hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str = "") -> Iterator[str]:
     """Yields suggestions for unknown keys and values, in their order in `data`.
 
     tables: schemas of the document's tables, by name. path: keys down to `data`, with dots.
@@ -288,7 +280,7 @@ def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -
             yield did_you_mean(data, values) or f"; {path} may be {', '.join(map(repr, values))}"
     elif isinstance(data, list):
         for item in data:
-            yield from _hints(item, schema.get("items", {}), tables, path)
+            yield from hints(item, schema.get("items", {}), tables, path)
     elif isinstance(data, Mapping) and (properties := schema.get("properties")):
         for key in (key for key in data if key not in properties):
             others = (name for name, table in tables.items() if name != path and key in table.get("properties", ()))
@@ -301,4 +293,4 @@ def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -
                 yield f"; did you mean [{names[0]}]?"
         for key, inner in properties.items():
             if key in data:
-                yield from _hints(data[key], inner, tables, f"{path}.{key}" if path else key)
+                yield from hints(data[key], inner, tables, f"{path}.{key}" if path else key)
