@@ -232,9 +232,7 @@ def _header(file: IO[bytes]) -> list[str]:
 def _table(file: IO[bytes], header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
     """Reads a CSV file's columns as text, null where missing; counts rows skipped.
 
-    Args:
-        header: Names as the file spells them, in any case, quoted or spaced.
-        columns: Names in GTFS, of the table returned; a row with too many or too few fields is skipped.
+    header: names as the file spells them, in any case, quoted or spaced. columns: names in GTFS, of the result.
     """
     skipped = []
 

@@ -249,10 +249,7 @@ def days(
 def _cities(feed: Feed | None, cities: str | None, number: int | None, report: Report) -> Iterator[tuple[str, Days]]:
     """Yields the telemetry's days, unnamed (""), or each made-up city with its name.
 
-    Args:
-        feed: Telemetry to count; None for made-up cities.
-        cities: Names of made-up cities, separated by commas.
-        number: Number of days: of each city, or of the telemetry, repeated; None for those there are.
+    feed: None for made-up cities. number: of days of each city, or of repeated telemetry; None for those there are.
     """
     from hatstream_lab.evaluation.cities import city_named
     from hatstream_lab.evaluation.days import read_days, tables_of

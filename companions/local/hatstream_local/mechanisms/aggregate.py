@@ -121,11 +121,8 @@ def _add_products(sums: Float64s, edges: Int32s, jumps: Float64s, weight: Float6
     The edges of a row are sorted, so pairs are added above the diagonal, the others being their mirror image. Of equal
     edges only the first has a jump that is not 0, so products of different jumps are 0 on the diagonal.
 
-    Args:
-        sums: Changed in place, (buckets + 1, buckets + 1).
-        edges: (2 J, rows), of J windows, as in `ReportRows`.
-        jumps: Level before the first edge, at edge 0, then changes of level at each edge, (2 J + 1, rows).
-        weight: (rows,).
+    sums: changed in place, (buckets + 1, buckets + 1). edges: (2 J, rows), of J windows, as in `ReportRows`. jumps: the
+    level before the first edge, at edge 0, then changes of level at each edge, (2 J + 1, rows). weight: (rows,).
     """
     size = len(sums)
     weighted = jumps * weight

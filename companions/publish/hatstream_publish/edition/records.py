@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from hatstream_publish.edition.edition import Edition
-from hatstream_publish.edition.tables import ColumnEntry
+from hatstream_publish.edition.formats import ColumnEntry
 from hatstream_publish.pages.rows import STATUSES
 
 _NAME_BY_TYPE = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}

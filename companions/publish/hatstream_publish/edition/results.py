@@ -38,17 +38,15 @@ class ResultFiles:
     places: NamedPlaces  # files with other places are refused, unless these are H3 cells
     skipped: dict[str, str] = field(default_factory=dict)  # reason of each file that is left out, by path
     _tables: dict[Stamp, Mapping[str, pa.Table]] = field(default_factory=dict)
-    _faults: dict[Stamp, str] = field(default_factory=dict)
-    _seen: frozenset[Stamp] = frozenset()
+    _faults: dict[Stamp, str] = field(default_factory=dict)  # of files without tables
 
     def look(self) -> bool:
         """Reads new and forgets deleted files; True after changes."""
         stamps = {_stamp(path) for path in self._paths()}
-        if stamps == self._seen:
+        if stamps == self._tables.keys() | self._faults.keys():
             return False
-        for gone in (self._tables.keys() | self._faults.keys()) - stamps:
-            self._tables.pop(gone, None)
-            self._faults.pop(gone, None)
+        self._tables = {stamp: tables for stamp, tables in self._tables.items() if stamp in stamps}
+        self._faults = {stamp: fault for stamp, fault in self._faults.items() if stamp in stamps}
         for stamp in sorted(stamps - self._tables.keys() - self._faults.keys()):
             try:
                 self._tables[stamp] = self._read(stamp)
@@ -58,7 +56,6 @@ class ResultFiles:
                 self._faults[stamp] = error.strerror or type(error).__name__
             except _DAMAGE_ERRORS as error:
                 self._faults[stamp] = f"is damaged ({type(error).__name__})"
-        self._seen = frozenset(stamps)
         return True
 
     def results(self) -> dict[str, pa.Table]:

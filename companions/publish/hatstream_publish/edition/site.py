@@ -15,24 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hatstream.api import AccountReport, InputError, Specification
+from hatstream_publish.edition import formats
 from hatstream_publish.edition.edition import DatasetInfo, Edition
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
-from hatstream_publish.edition.tables import (
-    DAYS,
-    LATEST_VALUES,
-    OPENAPI,
-    ColumnEntry,
-    NewestSlot,
-    PublishedDay,
-    columns_of,
-    day_files,
-    days_json,
-    newest_slot,
-    openapi,
-    parquet_bytes,
-    slot_geojson,
-)
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, shown, text_of
@@ -73,9 +59,9 @@ _TITLE_BY_PRODUCT = {
     "place-part": "Values of places in parts of the day",
     "place-slot": "Values of places by slot",
     TRIPS.removesuffix(".csv"): "Hours with a trip of each place, by the timetable",
-    DAYS.removesuffix(".json"): "Days, each with its files",
-    LATEST_VALUES.removesuffix(".geojson"): "Values of the last slot that has any",
-    OPENAPI.removesuffix(".json"): "Description of the files for programs",
+    formats.DAYS.removesuffix(".json"): "Days, each with its files",
+    formats.LATEST_VALUES.removesuffix(".geojson"): "Values of the last slot that has any",
+    formats.OPENAPI.removesuffix(".json"): "Description of the files for programs",
 }
 
 
@@ -104,7 +90,9 @@ class Site:
     files: ResultFiles
     dates: tuple[str, str]  # first and last local date, both included
     follows: bool
-    _days: dict[str, tuple[object, PublishedDay]] = field(default_factory=dict)  # with stamps of its files, by date
+    _days: dict[str, tuple[object, formats.PublishedDay]] = field(
+        default_factory=dict
+    )  # with stamps of its files, by date
     _tables: tuple[object, Mapping[str, "_Table"]] = (None, {})  # with stamps of all files
     _digests: dict[str, str] = field(default_factory=dict)  # of the folder's files after the last update
 
@@ -179,7 +167,7 @@ class Site:
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
         by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
         newest = by_slot if by_slot.num_rows else by_day  # rows of the newest day
-        slot = newest_slot(newest, places, everything=self.info.everything)
+        slot = formats.newest_slot(newest, places, everything=self.info.everything)
         # Files with data, by name: tables of the whole range, places, maps, the privacy card and the newest values.
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
@@ -190,9 +178,9 @@ class Site:
         files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
         columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)
         files["dictionary.csv"] = dictionary_csv(columns)
-        files[LATEST_VALUES] = slot_geojson(slot, places)
-        files[DAYS] = days_json(days, update.digests)
-        files[OPENAPI] = _json(openapi(edition))
+        files[formats.LATEST_VALUES] = formats.slot_geojson(slot, places)
+        files[formats.DAYS] = formats.days_json(days, update.digests)
+        files[formats.OPENAPI] = _json(formats.openapi(edition))
         pointer = _json(_pointer(edition, slot, files))  # to the newest files: staged after all of them
         for name, content in files.items():
             update.put(name, content)
@@ -214,7 +202,9 @@ class Site:
             HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)
         }
 
-    def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
+    def _put_days(
+        self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate
+    ) -> list[formats.PublishedDay]:
         """Stages the files of days whose result files are new; others are reused."""
         stamps, days = self.files.stamps_of_days(), []
         by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
@@ -225,7 +215,7 @@ class Site:
                 update.digests.update({name: self._digests[name] for name in day.content})
             else:
                 slots, places = (_of_days(rows, {date}) for rows in (by_slot, by_day))
-                day = day_files(date, slots, places, edition, self.around.places)
+                day = formats.day_files(date, slots, places, edition, self.around.places)
                 for name, content in day.content.items():
                     update.put(name, content)
                 day = day._replace(content=dict.fromkeys(day.content, b""))  # it is staged: memory is free
@@ -263,7 +253,7 @@ def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
     return rows.filter(pc.is_in(date, pa.array(sorted(days), pa.string())))
 
 
-def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
+def _pointer(edition: Edition, slot: formats.NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
     """Describes the newest edition, and where its newest slot's values lie."""
     map_file = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
@@ -272,23 +262,23 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
         "spec_id": edition.spec.spec_id,
         "updated": edition.created.isoformat(timespec="seconds"),
         "slot": {"start": slot.start, "end": slot.end, "kind": slot.kind, "values": slot.values.num_rows},
-        "values": LATEST_VALUES,
-        "days": DAYS,
+        "values": formats.LATEST_VALUES,
+        "days": formats.DAYS,
         **({"map": map_file} if map_file else {}),
     }
 
 
-def _columns(edition: Edition, days: Iterable[PublishedDay]) -> dict[str, list[ColumnEntry]]:
+def _columns(edition: Edition, days: Iterable[formats.PublishedDay]) -> dict[str, list[formats.ColumnEntry]]:
     """Describes columns by the newest day with rows, for want of tables."""
     newest = next((day.columns for day in reversed(list(days)) if day.columns is not None), None)
-    return {} if newest is None else {HATS: columns_of(newest, edition.spec)}
+    return {} if newest is None else {HATS: formats.columns_of(newest, edition.spec)}
 
 
 class _Table(NamedTuple):
     """Published table of all dates."""
 
     rows: int
-    columns: list[ColumnEntry]
+    columns: list[formats.ColumnEntry]
     files: Mapping[str, tuple[bytes, Mapping[str, Any]]]  # content with `table_schema`, by name
 
 
@@ -308,11 +298,11 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], surroundings: Sur
         table = published(rows, surroundings.places, everything=info.everything)
         if not table.num_rows:
             continue
-        columns = columns_of(table.schema, edition.spec)
-        parquet = parquet_bytes(table, surroundings.places, edition.spec, about)
+        columns = formats.columns_of(table.schema, edition.spec)
+        parquet = formats.parquet_bytes(table, surroundings.places, edition.spec, about)
         schema = pq.read_schema(pa.BufferReader(parquet))  # which has more columns than the CSV: outlines, instants
         files = {
-            f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),
+            f"{name}.parquet": (parquet, table_schema(schema, formats.columns_of(schema, edition.spec))),
             f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
         }
         tables[name] = _Table(table.num_rows, columns, files)
