@@ -29,6 +29,10 @@ _MALFORMED = (
 _UNFIT = (
     "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
 )
+_NO_TIME = (
+    '{:.0%} of the reports have no {}, and the feed has one for all: --header-time takes it (input.time = "{}"). A '
+    "vehicle that stopped reporting then looks fresh as long as the feed names it"
+)
 _NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
 _MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
@@ -253,43 +257,29 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
         del names["speed"]
-    if own.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
+    has_choices = own.form not in ("csv", "json")
+    if has_choices:  # several fields may name the vehicle: the first that most reports have
         share_of = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
         names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), motion.OPEN)
         if names["vehicle"] == motion.OPEN:
             shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
-        _use_header_time(path, columns, own, names, header_time=header_time)  # may change names["time"]
+        with_time, (of_report, of_feed) = _share_of(columns["time"]), own.choices["time"][:2]
+        if with_time < _LEAST_USABLE and of_feed in columns:
+            if not header_time:
+                raise InputError(f"{path}: {_NO_TIME.format(1 - with_time, of_report, of_feed)}")
+            names["time"] = options["time"] = of_feed
     arrays = motion.arrays_of(columns)
     times = motion.array_of(arrays, names["time"])
     unit = notation.time_unit_of(times, (own.layout.units.time_unit, *notation.TIME_UNITS), _LEAST_USABLE)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0.0, sample.layout)}")  # a share of 0: no time is read without a unit
     drafted = drafted_columns(arrays, names, unit)
-    if own.form not in ("csv", "json") and drafted.names["vehicle"] != own.choices["vehicle"][0]:
-        options["vehicle"] = drafted.names["vehicle"]
-    if names["time"] in own.choices.get("time", ())[1:]:
-        options["time"] = names["time"]
+    if has_choices and drafted.names["vehicle"] != own.choices["vehicle"][0]:
+        options = {"vehicle": drafted.names["vehicle"]} | options
     if unit != own.layout.units.time_unit:
         options["time_unit"] = unit
     return replace(drafted, options=options)
-
-
-def _use_header_time(
-    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, motion.Column], *, header_time: bool
-) -> None:
-    """Changes `names["time"]` to the feed's time if most reports have none. Raises InputError."""
-    with_time = _share_of(columns["time"])
-    of_report, of_feed = own.choices["time"][:2]  # columns of a report's own time, and of the whole message's
-    if with_time >= _LEAST_USABLE or of_feed not in columns:
-        return
-    if not header_time:
-        raise InputError(
-            f"{path}: {1 - with_time:.0%} of the reports have no {of_report}, and the feed has one for all: "
-            f'--header-time takes it (input.time = "{of_feed}"). A vehicle that stopped reporting then looks fresh as '
-            "long as the feed names it"
-        )
-    names["time"] = of_feed
 
 
 def _share_of(values: Sequence[Any]) -> float:
