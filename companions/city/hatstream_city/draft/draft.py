@@ -17,7 +17,7 @@ from hatstream_city.draft.files import FILE, RESOLUTION
 from hatstream_city.draft.motion import OPEN
 from hatstream_city.draft.notation import follows_hours, same_clock
 from hatstream_city.draft.sample import HEADED, HEADING
-from hatstream_city.timetable.town import Town, read_town
+from hatstream_city.timetable.town import read_town
 
 SPAN_VEHICLES = 150  # a limit for 28 days is drafted for fleets of at least so many vehicles
 USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
@@ -33,8 +33,15 @@ _TEMPLATES = jinja2.Environment(
 _TEMPLATES.filters |= {
     "toml": as_text,
     "number": "{:,}".format,
+    "short": "{:g}".format,
     "listed": lambda column: (column if isinstance(column, str) else " and ".join(column)).replace("\n", " "),
+    # Entries of an inline table, without empty ones.
+    "inline": lambda table: ", ".join(f"{name} = {value}" for name, value in table.items() if value),
+    "same_clock": same_clock,
 }
+_TEMPLATES.globals |= {"OPEN": OPEN, "FILE": FILE, "RESOLUTION": RESOLUTION, "SPAN_VEHICLES": SPAN_VEHICLES}
+_TEMPLATES.globals |= {"USUAL_PROFILE": USUAL_PROFILE, "MOST_TOO_FAST": MOST_TOO_FAST, "follows_hours": follows_hours}
+_TEMPLATES.globals |= {"names_in": names_in, "about_missing": about_missing, "about_repeated": about_repeated}
 
 
 @dataclass(frozen=True)
@@ -83,55 +90,29 @@ def draft(
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     keyed = value == "delay"  # delays are of ids of the timetable, not of hexagons
+    vehicles = town.service.vehicles if town else _roughly(feed.counts.vehicles) if feed else 0
     # What the templates use, by its name in them.
-    facts: dict[str, Any] = {
-        "OPEN": OPEN,
-        "FILE": FILE,
-        "name": name,
-        "origins": origins,
-        "stem": stem or name,
-        "resolution": RESOLUTION,
-    }
-    facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "feed": feed, "town": town}
-    facts |= {} if feed is None else _facts_of(feed, town, headed=streets)
+    facts: dict[str, Any] = {"name": name, "origins": origins, "stem": stem or name, "feed": feed, "town": town}
+    facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "vehicles": vehicles}
+    facts |= {} if feed is None else _columns(feed, headed=streets)
     files = {} if town is None else town.lists(stem or name) if keyed else town.files(stem or name)
     warnings = ("No sample was given: [input] is a guess.",) if feed is None else _sentences("warnings.txt", facts)
     warnings = (*(() if town is None else town.left_out), *warnings)
     is_open = feed is not None and feed.is_open
-    return Draft(_toml(feed, town, facts), _sentences("findings.txt", facts), warnings, files, is_open)
+    fill = partial(_TEMPLATES.get_template("specification.toml").render, facts)
+    if not adds_and_removes or vehicles >= SPAN_VEHICLES:  # public counts have no limit by month
+        toml = fill(has_month=adds_and_removes)
+    else:  # a comment says what a monthly limit would cost
+        choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
+        # Only a draft whose columns, cells and files are all known can be planned, and so priced.
+        is_planned = not (streets or keyed or is_open) and (town or (feed and feed.counts.cells))
+        toml = fill(has_month=False, price=_price(choices, town.cells if town else None) if is_planned else "")
+    return Draft(toml, _sentences("findings.txt", facts), warnings, files, is_open)
 
 
 def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Fills in a template, and lists its lines, each a sentence."""
     return tuple(filter(None, _TEMPLATES.get_template(template).render(facts).split("\n")))
-
-
-def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any]) -> str:
-    """Fills in the template of a specification; `facts` are its variables."""
-    secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))  # add-remove; segments; delays
-    zones = (town.zone,) if town else feed.zones if feed else ()
-    others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
-    zone = zones[0] if zones else "Etc/UTC"
-    zone_is = f"the zone where the sample lies{others}: check" if zones else "no position tells it: write your zone"
-    vehicles = town.service.vehicles if town else _roughly(feed.counts.vehicles) if feed else 0
-    profiles = {} if town is None else {name: _inline(profile) for name, profile in town.service.by_key.items()}
-    fill = partial(
-        _TEMPLATES.get_template("specification.toml").render,
-        facts,
-        zone=zone,
-        follows_hours=follows_hours(zone),
-        zone_is="of the timetable's agency" if town else zone_is,
-        span_vehicles=SPAN_VEHICLES,
-        vehicles=vehicles,
-        profile=profiles["route_id"] if keyed else _inline(town.service.profile if town else USUAL_PROFILE),
-        profiles=profiles,
-    )
-    if not secret or vehicles >= SPAN_VEHICLES:  # else there is no monthly limit, but a comment on what it would cost
-        return fill(has_month=secret)  # public counts have no limit by month
-    choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
-    # Only a draft whose columns, cells and files are all known can be planned, and so priced.
-    is_unplanned = streets or keyed or (feed is not None and feed.is_open) or not (town or (feed and feed.counts.cells))
-    return fill(has_month=False, price="" if is_unplanned else _price(choices, region=town.cells if town else None))
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
@@ -150,31 +131,14 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
     )
 
 
-def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str, Any]:
-    """Collects findings on a feed by the templates' names. headed: reports need headings."""
-    drafted, sample = feed.columns, feed.sample
-    names = {**drafted.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
+def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
+    """Writes a feed's columns for templates. headed: reports need headings."""
+    names = {**feed.columns.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
     # A vehicle column that was found by its values alone is only proposed: OPEN stands there, for a person to replace.
-    may_be = names["vehicle"] if "vehicle" in drafted.guessed and feed.is_open else None
+    may_be = names["vehicle"] if "vehicle" in feed.columns.guessed and feed.is_open else None
     if may_be is not None:
         names["vehicle"] = OPEN
-    missing = about_missing(sample, drafted.missing) if drafted.missing else ""
-    return {
-        "columns": _inline({field: as_text(names[field]) for field in HEADED if field in names}),
-        "may_be": may_be,
-        "no_value": ", ".join(f"{number:g}" for number in feed.no_value),
-        "about_missing": missing[:1].upper() + missing[1:],
-        "about_repeated": about_repeated(sample),
-        "others": [name for name in sample.columns if name not in (*names_in(drafted.names.values()), feed.heading)],
-        "outside": 0 if town is None else len(set(feed.counts.cells) - town.cells),
-        "has_other_clock": town and feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones),
-        "most_too_fast": MOST_TOO_FAST,
-    }
-
-
-def _inline(table: Mapping[str, Any]) -> str:
-    """Formats entries of an inline TOML table, without empty ones."""
-    return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
+    return {"columns": {field: as_text(names[field]) for field in HEADED if field in names}, "may_be": may_be}
 
 
 def _roughly(number: int) -> int:
