@@ -1,17 +1,15 @@
 """Configuration of a release's job, and checks of its account and output folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.errors import UsageError, raise_as
 from pipelines.option_types import FURTHER
+from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
 from transforms.layouts import Layout
@@ -30,9 +28,6 @@ from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar, CalendarError, Locator
 from transforms.value import SPEED
-
-if TYPE_CHECKING:
-    from pipelines.specification import Specification
 
 VEHICLE_SHARDS = 2
 PROBE = ".hatstream-probe"

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,10 +12,11 @@ import numpy as np
 
 from dpops.accountant import Accountant
 from dpops.allocation import Allocation
+from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, forecast_of_one
 from dpops.mechanisms.auto import Auto, RankedPlan
 from dpops.statistics import RequestedStatistic
-from dpops.types import CountsKnown
+from dpops.types import CountsKnown, Grid
 from pipelines.account.guarantee import NOT_PROTECTED
 from pipelines.errors import InputError, Report
 from pipelines.plan import composed as totals
@@ -84,30 +86,26 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     needs: MechanismNeeds | None
 
 
-class Forecaster:
-    """Ranks mechanisms for HATs; equal counts share the answer."""
+def candidates(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
+    """Ranks a HAT's candidate mechanisms, the best first; only `auto` has several."""
+    epsilon, samples = hat.epsilon * stat.share, hat.samples.tobytes()
+    return _ranked(stat, spec.value.grid, spec.prior, epsilon, samples, hat.reported)
 
-    def __init__(self, spec: Specification) -> None:
-        self._grid, self._prior = spec.value.grid, spec.prior
-        self._known: dict[tuple[str, Fraction, int, bytes], list[RankedPlan]] = {}
 
-    def candidates(self, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
-        """Ranks a HAT's candidate mechanisms, the best first; only `auto` has several."""
-        epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
-        key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())  # a ranking rests on nothing else
-        if key in self._known:
-            return self._known[key]
-        counts = CountsKnown(hat.samples, hat.reported)
-        try:
-            if isinstance(mechanism, Auto):
-                ranked = mechanism.ranking(counts, grid, epsilon)
-            else:
-                plan = mechanism.plan(counts, grid, epsilon)
-                error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
-                ranked = [RankedPlan(error, mechanism, plan)]
-        except ValueError as error:
-            raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
-        return self._known.setdefault(key, ranked)
+@cache
+def _ranked(
+    stat: RequestedStatistic, grid: Grid, prior: Prior | None, epsilon: Fraction, samples: bytes, reported: int
+) -> list[RankedPlan]:
+    """Ranks candidates once for equal counts. samples: int64s."""
+    mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)
+    try:
+        if isinstance(mechanism, Auto):
+            return mechanism.ranking(counts, grid, epsilon)
+        plan = mechanism.plan(counts, grid, epsilon)
+        error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
+        return [RankedPlan(error, mechanism, plan)]
+    except ValueError as error:
+        raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
 
 
 def label(mechanism: Mechanism) -> str:
@@ -129,10 +127,9 @@ def plan_hats(
     hats, composed = totals.lay_out(spec, counts)
     if not hats:
         raise InputError("the counts hold no HAT")
-    forecaster, prior = Forecaster(spec), spec.prior
-    named = counts.slots_named and counts.vehicles_named
+    prior, named = spec.prior, counts.slots_named and counts.vehicles_named
     others, impossible = _other_choices(spec, has_names=named, has_positions=recount is not None)
-    statistics = _statistics(spec, hats, forecaster, progress)
+    statistics = _statistics(spec, hats, progress)
     choices = []
     for index, (name, choice, has_same_hats) in enumerate(others, 1):
         try:
@@ -140,14 +137,14 @@ def plan_hats(
         except InputError as error:  # slots that cannot follow the zone's clock on that day
             impossible.append(str(error))
         else:
-            choices.append(_choice(name, choice, counted, forecaster))
+            choices.append(_choice(name, choice, counted))
         progress("other choices planned", index, len(others))
     basis = "worst case: noise and the largest clipping bias (the specification has no speed.prior)"
     if prior is not None:
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
-    near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
+    near = [candidates(spec, stat, hat)[0].error <= within for hat in sample]
     reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
     unit = stat.statistic.plan_unit.format(spec.value.unit)
     return Planned(
@@ -169,9 +166,7 @@ def plan_hats(
     )
 
 
-def _statistics(
-    spec: Specification, hats: list[totals.PlannedHat], forecaster: Forecaster, progress: Report
-) -> list[StatisticPlan]:
+def _statistics(spec: Specification, hats: list[totals.PlannedHat], progress: Report) -> list[StatisticPlan]:
     """Forecasts each statistic by CLASSES of HATs, from at most PER_CLASS HATs each."""
     classes = [[hat for hat in hats if low <= hat.samples.size <= (high or hat.samples.size)] for low, high in CLASSES]
     samples = [_evenly(members, PER_CLASS) for members in classes]
@@ -182,7 +177,7 @@ def _statistics(
         for bounds, members, sample in zip(CLASSES, classes, samples, strict=True):
             ranked_by_hat = []
             for hat in sample:
-                ranked_by_hat.append(forecaster.candidates(stat, hat))
+                ranked_by_hat.append(candidates(spec, stat, hat))
                 number += 1
                 progress("HATs planned", number, total)
             if ranked_by_hat:
@@ -278,12 +273,12 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
     return replace(spec, privacy=replace(spec.privacy, allocation=allocation))
 
 
-def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
+def _choice(name: str, spec: Specification, counts: SampleCounts) -> OtherChoice:
     """Forecasts a choice's median errors and spending. counts: in its cells and slots."""
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {
-        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in sample]))
+        stat.name: float(np.median([candidates(spec, stat, hat)[0].error for hat in sample]))
         for stat in spec.statistics
     }
     return OtherChoice(

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
 from pipelines.account.guarantee import gaps, note_spending
 from pipelines.account.location import AccountLocation
+from pipelines.engine import BoundedEngine
 from pipelines.errors import InputError, Report
 from pipelines.inputs import input_of
 from pipelines.job import Outputs, admitted, job_of, ledger_account_of, prepare_outputs, with_digest_form
@@ -20,9 +20,6 @@ from transforms.sinks.published import HATS
 from transforms.sinks.rows import file_of
 from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar
-
-if TYPE_CHECKING:
-    from pipelines.engine import BoundedEngine
 
 SHOWN_PERIODS = SHOWN_FILES = 7  # most that a message names
 _NONE_READABLE_ERROR = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
@@ -47,7 +44,7 @@ def release(
     location: AccountLocation,
     progress: Report,
     *,
-    engine: "BoundedEngine | None" = None,
+    engine: BoundedEngine | None = None,
 ) -> FinishedRun:
     """Releases the slots of a range, in this process without an engine.
 

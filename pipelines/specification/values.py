@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,8 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.mechanism import DECIDES
 from dpops.statistics import COUNT, RequestedStatistic
+from pipelines.specification.levels import LevelsRelease, SpanTotal
+from pipelines.specification.parts import PartRequest, PlacesRequest
 from pipelines.specification.tables import PublisherTable
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
@@ -34,10 +36,6 @@ from transforms.releases.periods.products import Product
 from transforms.time.calendar import WEEKDAYS, Locator, Timetable, Unit
 from transforms.time.trips import Trips
 from transforms.value import SPEED, Value
-
-if TYPE_CHECKING:
-    from pipelines.specification.levels import LevelsRelease, SpanTotal
-    from pipelines.specification.parts import PartRequest, PlacesRequest
 
 DECISIVE = ("name", "unit", "timezone", "adjacency", "since", "until")  # all of an account but its limit
 
@@ -145,7 +143,7 @@ class Specification:
     privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
     input: Input
-    levels: "LevelsRelease | None" = None
+    levels: LevelsRelease | None = None
     publisher: PublisherTable | None = None
     trips: Trips | None = None
 
@@ -172,7 +170,7 @@ class Specification:
         return KINDS[self.kind].learned
 
     @property
-    def by_levels(self) -> "LevelsRelease":
+    def by_levels(self) -> LevelsRelease:
         """The mean by `levels`. Raises ValueError for other kinds."""
         if self.levels is None:
             raise ValueError(f"specification {self.name!r} releases no mean by 'levels'")
@@ -197,12 +195,12 @@ class Specification:
         return self.cells.ground if self.places is None else self.places.pieces
 
     @property
-    def parts(self) -> "tuple[PartRequest, ...]":
+    def parts(self) -> tuple[PartRequest, ...]:
         """Parts of a period beside means."""
         return () if self.levels is None else self.levels.parts
 
     @property
-    def places(self) -> "PlacesRequest | None":
+    def places(self) -> PlacesRequest | None:
         """Places smaller than cells; None without them."""
         return None if self.levels is None else self.levels.places
 
@@ -212,7 +210,7 @@ class Specification:
         return None if self.levels is None else self.levels.fleet
 
     @property
-    def span(self) -> "SpanTotal | None":
+    def span(self) -> SpanTotal | None:
         """Span of days that shares one total, if any."""
         return None if self.levels is None else self.levels.span
 
