@@ -3,6 +3,7 @@
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
 
+import codecs
 import csv
 import io
 import lzma
@@ -178,7 +179,7 @@ def read_gtfs(path: Path) -> Gtfs:
             with _opened(path, f"{name}.txt") as file:
                 header = _header(file)
             with _opened(path, f"{name}.txt") as file:  # from its start again
-                table, bad_rows = _table(file, header, columns)
+                table, bad_rows = _table(_Utf8(file), header, columns)
         except FileNotFoundError:
             if name in _NEEDED_BY_TABLE:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
@@ -199,6 +200,22 @@ def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
     for column in needed:
         if table[column].null_count == table.num_rows:
             raise InputError(f"{path}: {name}.txt has no {column}, which GTFS needs; commas are between columns")
+
+
+class _Utf8(io.RawIOBase):
+    """Bytes of a file; raises UnicodeDecodeError unless all are UTF-8."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self._decoder.decode(piece, final=not piece)  # only to check: Arrow decodes the bytes itself
+        return piece
 
 
 def _opened(path: Path, name: str) -> IO[bytes]:
@@ -229,7 +246,7 @@ def _header(file: IO[bytes]) -> list[str]:
     return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
-def _table(file: IO[bytes], header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
+def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
     """Reads a CSV file's columns as text, null where missing; counts rows skipped.
 
     header: names as the file spells them, in any case, quoted or spaced. columns: names in GTFS, of the result.
