@@ -187,7 +187,7 @@ def _classes(statistic: StatisticPlan) -> Table:
         *("vehicles", ">HATs", "mechanism", ">|m_UB", ">|noise", ">|bias", ">|error"),
     )
     for hat_class in statistic.classes:
-        chosen, others = hat_class.chosen, hat_class.runners_up
+        chosen = hat_class.chosen
         names = [f"{share['mechanism']} {_percent(share['share'])}" for share in chosen[:_MOST_CHOSEN]]
         if of_others := sum(share["share"] for share in chosen[_MOST_CHOSEN:]):
             names.append(f"others {_percent(of_others)}")
@@ -199,11 +199,7 @@ def _classes(statistic: StatisticPlan) -> Table:
             f"{hat_class.noise_scale:.2f}",
             f"{hat_class.bias_bound:.2f}",
             Text(f"{hat_class.forecast_error:.2f}", "bold"),
-            end_section=not others,
         )
-        for index, candidate in enumerate(others, 1):
-            row = ("", "", f"  then {candidate['mechanism']}", "", "", "", f"{candidate['forecast_error']:.2f}")
-            table.add_row(*row, style="dim", end_section=index == len(others))
     return table
 
 

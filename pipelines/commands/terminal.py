@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -106,7 +106,7 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     errors, task_of = Console(stderr=True), dict[str, Any]()
     name = TextColumn("{task.description}", table_column=Column(no_wrap=True))
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
-    bars = Progress(name, bar, *map(_Words, (_count, _rate, _left)), console=errors, expand=True)
+    bars = Progress(name, bar, _Words(Column(no_wrap=True)), console=errors, expand=True)
 
     def report(phase: str, count: int, total: int | None) -> None:
         if phase not in task_of:
@@ -131,37 +131,24 @@ def _log(bars: Progress, shown: dict[int, float]) -> None:
     for task in bars.tasks:
         if shown.get(task.id) != task.completed:
             shown[task.id] = task.completed
-            share = f"{task.percentage:.0f} %" if task.total else ""
-            words = filter(None, (_count(task), share, _rate(task), _left(task)))
-            click.echo(f"{task.description}: {', '.join(words)}", err=True)
+            click.echo(f"{task.description}: {', '.join(_words(task))}", err=True)
 
 
 class _Words(ProgressColumn):
-    """Progress column with a function's text of the task."""
-
-    def __init__(self, text_of: Callable[[Task], str]) -> None:
-        super().__init__(Column(no_wrap=True))
-        self._text_of = text_of
+    """Progress column of words."""
 
     def render(self, task: Task) -> Text:
-        return Text(self._text_of(task))
+        return Text(" ".join(_words(task)))
 
 
-def _count(task: Task) -> str:
-    return f"{task.completed:,.0f}" + ("" if task.total is None else f" of {max(task.total, task.completed):,.0f}")
-
-
-def _rate(task: Task) -> str:
-    speed = task.finished_speed or task.speed
-    return f"{speed:,.0f}/s" if speed and speed >= 1 else ""
-
-
-def _left(task: Task) -> str:
-    """Formats the time left; until then, or when finished, the time spent."""
-    seconds = task.time_remaining
-    if seconds is None or task.finished:
-        return duration(task.finished_time or task.elapsed or 0.0)
-    return f"{duration(seconds)} left"
+def _words(task: Task) -> list[str]:
+    """Words a phase's count, rate, and time left, or spent where it is over."""
+    words = [f"{task.completed:,.0f}" + ("" if task.total is None else f" of {max(task.total, task.completed):,.0f}")]
+    if (speed := task.finished_speed or task.speed or 0) >= 1:
+        words.append(f"{speed:,.0f}/s")
+    if task.time_remaining is None or task.finished:
+        return [*words, duration(task.finished_time or task.elapsed or 0.0)]
+    return [*words, f"{duration(task.time_remaining)} left"]
 
 
 def duration(seconds: float) -> str:

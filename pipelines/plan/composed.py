@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
-from dpops.allocation import Allocation
 from dpops.mechanisms.constant import Constant
 from dpops.types import Int64s
 from pipelines.plan.counts import SampleCounts
@@ -94,7 +93,8 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    plan_count = _plan_count(spec, allocation)
+    slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)
+    plan_count = allocation.plan_count(slots or 1)  # 1: accounts without dates, or without slots
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
     # What vehicles add up to: codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
@@ -107,12 +107,11 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
 
 
-def _plan_count(spec: Specification, allocation: Allocation) -> int:
-    """Counts plans that share a total: a period's; a slot's for accounts without dates."""
-    with suppress(CalendarError):  # of an account without a first or last day
-        days = spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
-        return allocation.plan_count(len(days) * len(spec.timetable.service_minutes) or 1)  # 1 if it has no slot
-    return allocation.plan_count(slots=1)
+def _period_days(spec: Specification) -> int | None:
+    """Counts a usual period's days; None for an endless account."""
+    with suppress(CalendarError):
+        return len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
+    return None
 
 
 _VehicleHats = tuple[Int64s, Int64s, Int64s]
@@ -187,9 +186,7 @@ def _composed(
 
 def _of_all_days(spec: Specification, total_of_days: ComposedTotal, days: int) -> ComposedTotal:
     """Extrapolates a total of counted days to a period of days like these."""
-    try:
-        period_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
-    except CalendarError:  # the account's life has no end
+    if (period_days := _period_days(spec)) is None:  # the account's life has no end
         return ComposedTotal(epsilon=None, known="unknown")
     if total_of_days.epsilon is None or days >= period_days:
         return total_of_days

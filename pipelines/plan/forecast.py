@@ -29,7 +29,6 @@ from transforms.time.calendar import DAY_MINUTES
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))  # least and most vehicles in a HAT
 PER_CLASS = 250  # most HATs of a class that are planned, taken evenly: ten thousand would take too long
 PER_CHOICE = 300  # most HATs that are planned for each other choice
-RUNNERS_UP = 2  # next best mechanisms shown per class
 AS_IS = " (now)"  # ends the name of the choice that the specification makes
 
 Recount = Callable[[Specification], SampleCounts]  # returns the counts that another specification would see
@@ -46,7 +45,6 @@ class HatClass(msgspec.Struct, frozen=True, kw_only=True):
     noise_scale: float  # in the value's unit; plans have it in steps
     bias_bound: float
     forecast_error: float
-    runners_up: list[dict[str, Any]]  # mechanisms with their forecast errors
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
@@ -86,24 +84,24 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     needs: MechanismNeeds | None
 
 
-def candidates(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
-    """Ranks a HAT's candidate mechanisms, the best first; only `auto` has several."""
+def best_plan(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat) -> RankedPlan:
+    """Plans a HAT by the best of its mechanism's candidates; only `auto` has several."""
     epsilon, samples = hat.epsilon * stat.share, hat.samples.tobytes()
-    return _ranked(stat, spec.value.grid, spec.prior, epsilon, samples, hat.reported)
+    return _best_plan(stat, spec.value.grid, spec.prior, epsilon, samples, hat.reported)
 
 
 @cache
-def _ranked(
+def _best_plan(
     stat: RequestedStatistic, grid: Grid, prior: Prior | None, epsilon: Fraction, samples: bytes, reported: int
-) -> list[RankedPlan]:
-    """Ranks candidates once for equal counts. samples: int64s."""
+) -> RankedPlan:
+    """Plans once for equal counts. samples: int64s."""
     mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)
     try:
         if isinstance(mechanism, Auto):
-            return mechanism.ranking(counts, grid, epsilon)
+            return mechanism.ranking(counts, grid, epsilon)[0]
         plan = mechanism.plan(counts, grid, epsilon)
         error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
-        return [RankedPlan(error, mechanism, plan)]
+        return RankedPlan(error, mechanism, plan)
     except ValueError as error:
         raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
 
@@ -144,7 +142,7 @@ def plan_hats(
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
-    near = [candidates(spec, stat, hat)[0].error <= within for hat in sample]
+    near = [best_plan(spec, stat, hat).error <= within for hat in sample]
     reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
     unit = stat.statistic.plan_unit.format(spec.value.unit)
     return Planned(
@@ -175,13 +173,13 @@ def _statistics(spec: Specification, hats: list[totals.PlannedHat], progress: Re
     for stat in spec.statistics:
         shown = []
         for bounds, members, sample in zip(CLASSES, classes, samples, strict=True):
-            ranked_by_hat = []
+            plans = []
             for hat in sample:
-                ranked_by_hat.append(candidates(spec, stat, hat))
+                plans.append(best_plan(spec, stat, hat))
                 number += 1
                 progress("HATs planned", number, total)
-            if ranked_by_hat:
-                shown.append(_hat_class(bounds, len(members), ranked_by_hat))
+            if plans:
+                shown.append(_hat_class(bounds, len(members), plans))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
         statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
     return statistics
@@ -196,38 +194,23 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
     return [ordered[index] for index in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
-def _hat_class(bounds: tuple[int, int | None], hats: int, ranked_by_hat: list[list[RankedPlan]]) -> HatClass:
-    """Summarises a class of HATs: mechanisms chosen, median errors and runners-up.
+def _hat_class(bounds: tuple[int, int | None], hats: int, plans: list[RankedPlan]) -> HatClass:
+    """Summarises a class of HATs: mechanisms chosen and median errors.
 
-    bounds: fewest and most vehicles. hats: number of HATs. ranked_by_hat: candidates of sampled ones, the best first.
+    bounds: fewest and most vehicles. hats: number of HATs. plans: of sampled ones.
     """
     low, high = bounds
-    best = [ranked[0] for ranked in ranked_by_hat]
-    lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]  # of pseudo-users
-    chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
-    winner = chosen[0][0]
-    errors_by_label: dict[str, list[float]] = {}
-    for ranked in ranked_by_hat:
-        for candidate in ranked:
-            errors_by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
-    # A mechanism whose options change no error is shown once: it is the same by name, without options, and errors.
-    variants = {(winner.split()[0], tuple(errors_by_label.pop(winner)))}
-    others = []
-    for candidate_label, errors in sorted(errors_by_label.items(), key=lambda item: float(np.median(item[1]))):
-        variant = (candidate_label.split()[0], tuple(errors))
-        if variant not in variants:
-            variants.add(variant)
-            others.append({"mechanism": candidate_label, "forecast_error": float(np.median(errors))})
+    lengths = [ranked.plan.facts["m_ub"] for ranked in plans if "m_ub" in ranked.plan.facts]  # of pseudo-users
+    chosen = Counter(label(ranked.mechanism) for ranked in plans).most_common()
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
-        hats_planned=len(ranked_by_hat),
-        chosen=[{"mechanism": name, "share": times / len(ranked_by_hat)} for name, times in chosen],
+        hats_planned=len(plans),
+        chosen=[{"mechanism": name, "share": times / len(plans)} for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
-        noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
-        bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
-        forecast_error=float(np.median([candidate.error for candidate in best])),
-        runners_up=others[:RUNNERS_UP],
+        noise_scale=float(np.median([float(ranked.plan.scale * ranked.plan.step) for ranked in plans])),
+        bias_bound=float(np.median([ranked.plan.bias_bound for ranked in plans])),
+        forecast_error=float(np.median([ranked.error for ranked in plans])),
     )
 
 
@@ -278,8 +261,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts) -> OtherChoice
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {
-        stat.name: float(np.median([candidates(spec, stat, hat)[0].error for hat in sample]))
-        for stat in spec.statistics
+        stat.name: float(np.median([best_plan(spec, stat, hat).error for hat in sample])) for stat in spec.statistics
     }
     return OtherChoice(
         choice=name,
