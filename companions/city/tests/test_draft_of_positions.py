@@ -212,3 +212,31 @@ def test_an_agency_of_mds_1_is_drafted_with_its_own_columns(tmp_path):
     result, spec, number = drafted_mds({"provider_id": PROVIDER, "data": body}, tmp_path)
     assert 'records = "data"' in result.toml
     assert (spec.input.columns["lat"], number) == ("gps.lat", len(rows()))
+
+
+HEADED = ["N" if step % 2 else "S" for step in range(240)]
+
+
+@pytest.mark.parametrize(("name", "letters"), [("direction", HEADED), ("depot", ["S"] * 240), ("lat_ref", ["S"] * 240)])
+def test_a_hemisphere_has_the_name_of_one(name, letters, tmp_path):
+    lines = [(*row, letter) for row, letter in zip(rows(), letters, strict=True)]
+    spec, _ = drafted(lines, tmp_path, (*NAMES, name))
+    assert spec.input.columns["lat"] == (["lat", name] if name == "lat_ref" else "lat")
+
+
+def test_hours_are_no_clock_and_a_name_may_say_utc(tmp_path):
+    lines = [(bus, time[:10], time[11:13], time[11:19], *others) for bus, time, *others in rows()]
+    spec, _ = drafted(lines, tmp_path, ("vehicle", "date", "hour", "time", "lat", "lon", "speed"))
+    assert spec.input.columns["time"] == ["date", "time"]
+    lines = [(bus, time[:19], *others) for bus, time, *others in rows()]
+    assert drafted(lines, tmp_path)[0].input.layout.units.zone == "America/Chicago"
+    spec, _ = drafted(lines, tmp_path, ("vehicle", "time_utc", *NAMES[2:]))
+    assert spec.input.layout.units.zone == "Etc/UTC"
+
+
+def test_ids_under_which_json_has_vehicles_are_not_shown(tmp_path):
+    lines = [json.dumps({f"PLATE{bus}": {"t": step, "x": 1}}) for step in range(30) for bus in range(3)]
+    (tmp_path / "feed.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="It has 6 keys in 90 rows") as refused:
+        draft(tmp_path / "feed.jsonl", adds_and_removes=True)
+    assert "PLATE" not in str(refused.value)

@@ -263,3 +263,16 @@ def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tm
         assert form in shown
         formed = result.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
         assert checked(tmp_path, hatstream, formed, path)[0] == (12, 0, 0)
+
+
+def test_a_device_is_second_to_a_vehicle(tmp_path):
+    lines = [(f"D{bus}", bus, *others) for bus, *others in rows()]
+    path = as_csv(tmp_path / "feed.csv", ("device_id", "vehicle_id", "time", "lat", "lon", "speed"), lines)
+    assert 'vehicle = "vehicle_id"' in draft(path, adds_and_removes=True).toml
+
+
+def test_ids_that_never_come_again_in_several_files_are_of_rows(tmp_path):
+    for number in range(3):
+        lines = [(f"R{number}-{step}", *others) for step, (_, *others) in enumerate(rows()[number::3])]
+        as_csv(tmp_path / f"2026-03-0{number + 1}.csv", ("id", "time", "lat", "lon", "speed"), lines)
+    assert 'vehicle = "?"' in draft(tmp_path, adds_and_removes=True).toml

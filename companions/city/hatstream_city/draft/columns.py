@@ -18,6 +18,8 @@ _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|dep
 _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
+_HEMISPHERE_NAME = r"ns|ew|northsouth|eastwest|.*hemi(sphere)?|(gps)?(lat|lon|lng)\w*(ref|dir\w*|ind\w*|ns|ew|sign)"
+_MOST_HOUR = 100  # numbers below are hours or minutes, and no clock
 _MOST_PAIRED = 4  # so many columns of dates, and of clocks, are tried with one another
 _RESOLVED = 1e-3  # degrees, 100 m: ids and speeds have no digits beyond, positions do
 _REGION_DEGREES = 6  # some 600 km: the widest area that one feed covers
@@ -47,6 +49,11 @@ class DraftedColumns:
     def missing(self) -> list[str]:
         """The fields of which no column was found."""
         return [field for field, column in self.names.items() if column == motion.OPEN]
+
+    @property
+    def says_utc(self) -> bool:
+        """Whether names of the columns of times say that they are of UTC."""
+        return any(re.search("utc|gmt|zulu", name.lower()) for name in names_in([self.names["time"]]))
 
     @property
     def has_ids(self) -> bool:
@@ -224,6 +231,7 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
     """Finds two columns of a time: date, and clock or seconds after midnight."""
     dates = [name for name in names if re.fullmatch(_DATE_NAME, notation.letters_of(name))]
     clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, notation.letters_of(name))]
+    clocks = [name for name in clocks if (hours := _numbers(arrays[name])) is None or np.max(hours) >= _MOST_HOUR]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if notation.is_time(motion.array_of(arrays, pair))), None)
 
@@ -248,10 +256,24 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
     pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
-        hemispheres = [name for name, array in arrays.items() if _are_letters(array, letters)]
+        hemispheres = [name for name in _maybe_hemispheres(arrays, names[field]) if _are_letters(arrays[name], letters)]
         if len(hemispheres) == 1 and degrees is not None and not np.any(degrees < 0):
             pairs[field] = (names[field], hemispheres[0])
     return pairs
+
+
+def _maybe_hemispheres(arrays: Mapping[str, Any], degrees: str) -> list[str]:
+    """Lists columns named like hemispheres, or without a name behind degrees.
+
+    Others may be ways that vehicles head, or names of depots.
+    """
+    columns = list(arrays)
+    behind = columns[columns.index(degrees) + 1 :][:1]
+    return [
+        name
+        for name in columns
+        if (name.isdigit() and name in behind) or re.fullmatch(_HEMISPHERE_NAME, notation.letters_of(name))
+    ]
 
 
 def _are_letters(array: Any, letters: Sequence[str]) -> bool:

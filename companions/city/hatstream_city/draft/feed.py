@@ -3,6 +3,7 @@
 import glob
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,6 +103,11 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         reason = f": {_NO_POSITIONS_ERROR}" if sample.layout == "gtfs-realtime" else ""
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
+    row_count = max(map(len, sample.columns.values()))
+    if columns.comes_once and len(files) > 1 and row_count < ROWS:  # in several snapshots: ids of rows
+        options = {name: motion.OPEN if name == "vehicle" else value for name, value in columns.options.items()}
+        names = {**columns.names, "vehicle": motion.OPEN}
+        columns = replace(columns, names=names, options=options, comes_once=False)
     array_by_column = motion.arrays_of(sample.columns)
     arrays = {field: motion.array_of(array_by_column, column) for field, column in columns.names.items()}
     time = columns.instants(arrays["time"], "UTC")
@@ -119,7 +125,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         is_cut = track.us.size >= ROWS  # a longer sample was not read in full
         counts = Counts(ids=notation.merged(ids), vehicles=len(ids) or 1, cells=hexadecimal(cells), is_cut=is_cut)
     else:
-        counts = counted(files, sample, columns, zone=zones[0] if zones else "UTC")
+        counts = counted(files, sample, columns, zone=zones[0] if zones and not columns.says_utc else "UTC")
         if counts.usable < _LEAST_USABLE:
             rule = (_UNFIT if sample.own else _UNREAD).format(counts.usable, sample.layout)
             raise InputError(f"{files[0]}: {rule}. {_malformed(counts)}".rstrip(". "))
@@ -172,7 +178,7 @@ def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
     if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # others' stands in the template
-        options["time_zone"] = zones[0] if zones else "Etc/UTC"
+        options["time_zone"] = zones[0] if zones and not columns.says_utc else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 
 
@@ -310,8 +316,12 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
 
 def _names(sample: Sample) -> str:
     """Lists the columns, or their number where keys of JSON may be ids."""
-    names, rows = list(sample.columns), max(map(len, sample.columns.values()))
-    if sample.layout in ("json", "jsonl") and len(names) > rows:  # an object of vehicles looks like one wide row
+    names, rows, objects = list(sample.columns), max(map(len, sample.columns.values())), dict[str, set[str]]()
+    for name in names:
+        objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])
+    alike = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
+    # Vehicles by id make a wide row, or alike objects under many keys.
+    if sample.layout in ("json", "jsonl") and (len(names) > rows or max(alike.values(), default=0) > 1):
         return f"{len(names)} keys in {rows} rows"
     return ", ".join(map(as_text, names[:_MOST_NAMED]))
 
