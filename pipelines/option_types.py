@@ -39,23 +39,15 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class NonEmptyPath(click.Path):
-    """Path that is not empty: an empty one would be the current folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Converts to a path; fails for an empty one."""
-        if not str(value):
-            self.fail("a path is needed, and this one is empty", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class LocalPath(NonEmptyPath):
-    """Path on this machine, not an address."""
+class LocalPath(click.Path):
+    """Path on this machine: no address, nor an empty text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Converts to a path; fails for s3://bucket/folder, which would become a local folder."""
+        if not str(value):  # else it would be the current folder
+            self.fail("a path is needed, and this one is empty", param, ctx)
         if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", str(value)):
-            self.fail(f"results are written to this machine's file system only, not to {scheme[1]}://", param, ctx)
+            self.fail(f"it must lie in this machine's file system, not behind {scheme[1]}://", param, ctx)
         return super().convert(value, param, ctx)
 
 

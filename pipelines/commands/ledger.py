@@ -14,7 +14,6 @@ import msgspec
 
 from pipelines.commands.options import FILE, account_options, answer, console, json_option, spec_option
 from pipelines.commands.terminal import table_of
-from pipelines.option_types import LocalPath
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -185,7 +184,7 @@ def missing(spec_path: Path, start: str, end: str, location: AccountLocation, as
 
 
 @ledger.command()
-@click.option("--to", "path", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file to write.")
+@click.option("--to", "path", required=True, type=FILE, help="The file to write.")
 @account_options
 @json_option
 def backup(path: Path, location: AccountLocation, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
 from pipelines.companions import extension
 from pipelines.errors import UsageError
-from pipelines.option_types import FORMATS, FURTHER, FiniteRange, LocalPath, NonEmptyPath, listed
+from pipelines.option_types import FORMATS, FURTHER, FiniteRange, LocalPath, listed
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transforms.sources.topic import Topic
 
 Command = Callable[..., Any]
-FILE = NonEmptyPath(path_type=Path, dir_okay=False)
+FILE, _FOLDER = LocalPath(path_type=Path, dir_okay=False), LocalPath(path_type=Path, file_okay=False)
 LOCAL, FLINK = "local", "flink"  # values of --runner beside Beam's
 RUNNERS = {
     **dict.fromkeys(("DirectRunner", "FnApiRunner"), "InProcess"),
@@ -117,8 +117,6 @@ account_options = packed(  # give `location`: where the ledger, key and head are
     ),
 )
 
-_FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
-
 _OPTION_BY_NAME: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
     "spec": partial(click.option, "--spec", "spec_path", type=FILE, required=True, help="The specification."),
     "input": partial(
@@ -132,7 +130,7 @@ _OPTION_BY_NAME: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
         help="Result files: a folder, or files as a quoted pattern.",
     ),
     "folder": partial(click.option, "--output", type=_FOLDER, required=True, help="Folder for the results."),
-    "file": partial(click.option, "--output", type=_FILE, required=True, help="The HTML file to write."),
+    "file": partial(click.option, "--output", type=FILE, required=True, help="The HTML file to write."),
     "formats": partial(
         click.option,
         "--formats",

@@ -156,9 +156,8 @@ def _composed(
         debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:  # slots are named by starts: all counts are of one period, of so many days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
-        elif has_several_periods(spec, counts):
-            per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))
-        if may_have_constants(spec):  # a HAT that turns out to be a constant spends nothing
+        # A HAT that turns out to be a constant spends nothing; totals of several periods bound that of one.
+        if may_have_constants(spec) or has_several_periods(spec, counts):
             per_slot, per_period, debit = (
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
                 for total in (per_slot, per_period, debit)

@@ -121,11 +121,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     periods = {spec.timetable.period_of(date.fromisoformat(start[:10])) for start in starts}
     newest, about_reports = newest_day(spec, account, periods), ""
     if newest is not None:
-        about_reports = (
-            f" (those of {newest.period} hold {hundredths(newest.reports)} of 100 reports, by released weights; an "
-            f"error of {newest.error:.1f} {newest.unit} is expected by reports, {newest.constant:.1f} with the "
-            "period's mean everywhere)"
-        )
+        about_reports = f" (those of {newest.period} {newest.worth})"
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
         f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{about_reports} and "
@@ -170,8 +166,15 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
         """The result in words, for planning further days."""
         return (
             f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
-            f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
-            f"{self.error:.1f} {self.unit} is expected, {self.constant:.1f} with the day's mean everywhere."
+            f"rows are usable by themselves, which {self.worth}."
+        )
+
+    @property
+    def worth(self) -> str:
+        """What the usable rows hold, and the expected errors, in words."""
+        return (
+            f"hold {hundredths(self.reports)} of 100 reports, by released weights; an error of {self.error:.1f} "
+            f"{self.unit} is expected by reports, {self.constant:.1f} with the period's mean everywhere"
         )
 
 

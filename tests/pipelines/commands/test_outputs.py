@@ -78,7 +78,7 @@ def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme
     monkeypatch.chdir(town)
     arguments = city.release(town)
     arguments[arguments.index("--output") + 1] = f"{scheme}://bucket/folder"
-    assert f"file system only, not to {scheme}://" in city.refused(hatstream, *arguments, code=1)
+    assert f"file system, not behind {scheme}://" in city.refused(hatstream, *arguments, code=1)
     assert not (town / f"{scheme}:").exists()
 
 
