@@ -88,7 +88,7 @@ def benchmark(
 ) -> None:
     """Prints, by change and city: error and rows that are ok, over the unchanged ones; part of intervals that hold."""
     from hatstream_lab.evaluation.cities import city_named
-    from hatstream_lab.evaluation.released import read_with_bins
+    from hatstream_lab.evaluation.days import read_with_bins
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -289,9 +289,10 @@ def _facts_of(name: str, city: Days) -> dict[str, Any]:
 def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, results: Results) -> None:
     """Release distributions, by levels or as specified, and compare percentiles with the truth."""
     from hatstream_lab.evaluation import released
+    from hatstream_lab.evaluation.days import read_with_bins
 
     with progress_bars(quiet=results.as_json) as bars:
-        city = released.read_with_bins(*feed, bars)
+        city = read_with_bins(*feed, bars)
         settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)  # HAT by HAT there is no delta
         table = Experiment(city, settings, released.percentiles).table(runs, partial(bars, "runs simulated"))
     facts = _facts_of(name="", city=city)

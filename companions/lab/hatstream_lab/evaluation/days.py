@@ -22,6 +22,7 @@ from hatstream_lab.evaluation.experiment import Report
 HAT_KEYS = ("period", "slot", "cell")
 DELTA = Decimal("1e-6")
 BLOCK_H = 4  # hours of a part of the day
+BINS = 260  # of values, from 0 to upper_kmh
 MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 
 
@@ -157,6 +158,26 @@ def read_days(
     return replace(days, tables={**days.tables, "cells": cells}, counted=counted)
 
 
+def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
+    """Counts days with binned values, for releases as specified, or else by levels."""
+    base = tables_of(spec_path)
+    by_levels = {"name": "distribution", "mechanism": "levels"}
+    statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), by_levels)
+    if statistic.get("mechanism") != "levels":
+        tables = hat_tables(base, statistic)
+        return Days(tables, count_days(load(tables), pattern, dates, report=report))
+    # The service's blocks of BLOCK_H hours, the first and the last one cut to it.
+    first_h, last_h = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
+    blocks = [(max(hour, first_h), min(hour + BLOCK_H, last_h)) for hour in range(0, 24, BLOCK_H)]
+    intervals = [f"{start:02d}:00-{end:02d}:00" for start, end in blocks if start < end]
+    output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": intervals}]
+    tables = {"statistic": [MEAN, statistic], "output": output}
+    if "places" in base:
+        tables["places"] = base["places"]
+        output.append({"product": "place-standing"})
+    return read_days(pattern, spec_path, dates, report, bins=BINS, **tables)
+
+
 def around(cells: Iterable[str]) -> list[str]:
     """Makes a region: cells, and a ring around them."""
     return sorted({near for cell in cells for near in h3.grid_disk(cell, 1)})
@@ -183,6 +204,11 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
 def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
     """Computes slots' local hours from their numbers in the day, (rows,)."""
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
+
+
+def blocks_of(slot: Any, tables: Mapping[str, Any]) -> Any:
+    """Numbers the blocks of BLOCK_H hours that slots lie in, (rows,)."""
+    return local_hours(slot, tables) // BLOCK_H
 
 
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:

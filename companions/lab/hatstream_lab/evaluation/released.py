@@ -12,28 +12,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
-from hatstream.api import count_days, load, release_days
-from hatstream_lab.evaluation.days import (
-    BLOCK_H,
-    DELTA,
-    HAT_KEYS,
-    MEAN,
-    Days,
-    hat_tables,
-    indices_in,
-    joined_with_truth,
-    local_hours,
-    read_days,
-    tables_of,
-    truth_of,
-)
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Report, Row, Table, Worst
+from hatstream.api import release_days
+from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, blocks_of, indices_in, joined_with_truth, truth_of
+from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Row, Table, Worst
 
 CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}  # HATs by true vehicles: from, below
 SPANS: Mapping[str, tuple[float, float]] = {"from_10": (10, np.inf), "from_30": (30, np.inf)} | CLASSES
 CONSTANT = "constant"
 FROM_VEHICLES = 10  # of groups whose distributions are compared
-BINS = 260
 PERCENTILES = {"p15": 0.15, "p50": 0.5, "p85": 0.85}
 PRODUCTS = ("days", "parent-hour", "city-hour")
 LABELS = ("city", "total", "delta")
@@ -167,7 +153,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         # Parts of the day, (rows,) of released rows and of counted ones: slots, four hours, or 0 for the whole day.
         part, counted_part = (table["slot"].to_numpy() for table in (rows, days.counted))
         if product != "hats":
-            part, counted_part = (local_hours(slot, days.tables) // BLOCK_H for slot in (part, counted_part))
+            part, counted_part = (blocks_of(slot, days.tables) for slot in (part, counted_part))
         if product == "days":
             part, counted_part = 0 * part, 0 * counted_part
         keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(counted_part)}
@@ -217,26 +203,6 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
         in_bin = np.maximum(counts[row, index], 1)  # a group without reports has 0 in its first bin
         result.append((index + 1 - (below[row, index] - rank) / in_bin) * upper / counts.shape[1])
     return np.stack(result).astype(np.float64)
-
-
-def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
-    """Counts days with binned values, for releases as specified, or else by levels."""
-    base = tables_of(spec_path)
-    by_levels = {"name": "distribution", "mechanism": "levels"}
-    statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), by_levels)
-    if statistic.get("mechanism") != "levels":
-        tables = hat_tables(base, statistic)
-        return Days(tables, count_days(load(tables), pattern, dates, report=report))
-    # The service's blocks of BLOCK_H hours, the first and the last one cut to it.
-    first_h, last_h = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
-    blocks = [(max(hour, first_h), min(hour + BLOCK_H, last_h)) for hour in range(0, 24, BLOCK_H)]
-    intervals = [f"{start:02d}:00-{end:02d}:00" for start, end in blocks if start < end]
-    output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": intervals}]
-    tables = {"statistic": [MEAN, statistic], "output": output}
-    if "places" in base:
-        tables["places"] = base["places"]
-        output.append({"product": "place-standing"})
-    return read_days(pattern, spec_path, dates, report, bins=BINS, **tables)
 
 
 def constant_table(days: Days) -> Table:
