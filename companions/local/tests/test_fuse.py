@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companions.local.tests.worlds import rules
+from companions.local.tests.worlds import GOOD, rules
 from hatstream_local.fusion.columns import parse_reports
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Service
 from hatstream_local.specification import load_fusion
@@ -192,8 +192,6 @@ def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
 
 
 RULES = rules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))])
-GOOD = {"user": "a1", "service": "maps", "epsilon": 0.5, "mechanism": "pm", "time": "2026-03-01T10:20:00-06:00",
-        "cell": "872830828ffffff", "report": 0.25}  # fmt: skip
 TEXTS = ["", "b", "7", "maps", "é"]
 JSON: list[Any] = [7, 2**70, 7.0, None, True, [1], {}, 10**400]
 AVRO: list[Any] = [7, 7.0, True, b"maps", b"\xff", None]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of, rules
+from companions.local.tests.worlds import GOOD, beta_values, dense_em, dense_log_likelihood, reports_of, rules
 from hatstream_local.fusion import fuse as fusing
 from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.fusion.fuse import GroupReports, fuse, join, perturb
@@ -233,16 +233,6 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]
 RULES = rules(SERVICES)
-CELL = "872830828ffffff"
-GOOD = {
-    "user": "a1",
-    "service": "maps",
-    "epsilon": 0.5,
-    "mechanism": "pm",
-    "time": "2026-03-01T10:20:00-06:00",
-    "cell": CELL,
-    "report": 0.25,
-}
 
 
 def table(*rows: dict[str, object]) -> pa.RecordBatch:
@@ -254,7 +244,7 @@ def test_a_good_row_is_placed_in_its_local_hour() -> None:
     parsed, refused = parse_reports(table(GOOD), RULES)
     assert refused == {}
     assert parsed.slot_s.tolist() == [1772380800]  # 10:00 in Chicago
-    assert parsed.cell.tolist() == [int(CELL, 16)]
+    assert parsed.cell.tolist() == [int(str(GOOD["cell"]), 16)]
     assert parsed.service.tolist() == [0]
     assert parsed.report.tolist() == [0.25]
 

@@ -14,6 +14,9 @@ from hatstream_local.specification import FusionSpecification
 from tests.statistical.checks import seeded
 
 Float64s = NDArray[np.float64]
+GOOD = {"user": "a1", "service": "maps", "epsilon": 0.5, "mechanism": "pm", "time": "2026-03-01T10:20:00-06:00",
+        "cell": "872830828ffffff", "report": 0.25}  # fmt: skip
+"""A report that a service named maps accepts."""
 
 
 def beta_values(users: int, seed: int = 1) -> Float64s:

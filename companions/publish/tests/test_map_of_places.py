@@ -175,10 +175,8 @@ def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp
 
 
 def test_coarser_products_are_tables_of_their_own(tmp_path):
-    schema = pa.schema([*SCHEMA, pa.field("product", OPTIONAL["product"])])
     rows = [row("city", hour, 12.0) | {"product": "city-hour"} for hour in (6, 7)]
-    coarse = tmp_path / "city-hour.parquet"
-    coarse.write_bytes(FORMATS["parquet"](columns_in(rows, schema), schema, "stem"))
+    coarse = write(tmp_path / "city-hour.parquet", rows)
     hats = write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])
     tables = read_results([str(coarse), str(hats)])
     assert {name: table.num_rows for name, table in tables.items()} == {"hats": 1, "city-hour": 2}
@@ -210,9 +208,7 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
 
 def test_a_day_fills_no_hour_without_a_trip(tmp_path):
     """Rows of files that were written without the list are left out too."""
-    schema = pa.schema([*SCHEMA, pa.field("product", OPTIONAL["product"])])
-    days, path = [row(cell, 0, 12.0) | {"product": "days"} for cell in CELLS[:2]], tmp_path / "days.parquet"
-    path.write_bytes(FORMATS["parquet"](columns_in(days, schema), schema, "stem"))
+    path = write(tmp_path / "days.parquet", [row(cell, 0, 12.0) | {"product": "days"} for cell in CELLS[:2]])
     hats = write(tmp_path / "hats.parquet", [row(CELLS[0], hour, 12.0) for hour in (6, 7)])
     (tmp_path / "hours.csv").write_text(f"cell,weekdays,hours\n{CELLS[0]},wed,6\n{CELLS[1]},wed,7\n")
     (tmp_path / "spec.toml").write_text(AUSTIN.replace("minutes = 60", 'minutes = 60\ntrips = "hours.csv"'))
