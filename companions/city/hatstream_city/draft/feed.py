@@ -15,7 +15,7 @@ import pyarrow as pa
 from hatstream.api import InputError, input_paths, vehicle_ids
 from hatstream_city.draft import motion, notation
 from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
-from hatstream_city.draft.files import FILE, RESOLUTION, Counts, counted, hexadecimal, is_by_file, read_folder
+from hatstream_city.draft.files import FILE, RESOLUTION, Counts, counted, hexadecimal, read_folder
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.timetable.positions import Floats, cells_at
 
@@ -297,7 +297,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
     """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
     if sample.own:
         return _columns_of_own(path, sample, sample.own, header_time=header_time)
-    columns = find_columns(sample.columns, vehicle=FILE if is_by_file(sample) else None)
+    columns = find_columns(sample.columns, vehicle=FILE if FILE in sample.columns else None)
     if len(columns.missing) > _MOST_MISSING:
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
     return columns

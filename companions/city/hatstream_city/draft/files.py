@@ -147,11 +147,21 @@ def read_folder(paths: Sequence[str]) -> Sample:
         row_count = len(next(iter(file_columns.values()), []))
         for column, values in (file_columns | {FILE: [name] * row_count}).items():
             columns_of_all.setdefault(column, []).extend(values)
-    with_file = replace(first, columns=columns_of_all)
-    if is_by_file(with_file):
-        return with_file
-    # A column with one id a file names vehicles itself; else files are not of vehicles: the first is a sample of all.
-    return replace(first, columns=_without_file(with_file)) if _has_id_of_file(with_file) else first
+    by_file, without_file = find_columns(columns_of_all, FILE), columns_of_all.copy()
+    files = without_file.pop(FILE)
+    # Columns of no field yet: all if one is missing, as then all names are guesses.
+    free = without_file.keys() - (() if by_file.missing else names_in(by_file.names.values()))
+    if any(_is_id_of(files, without_file[name]) for name in free):
+        return replace(first, columns=without_file)  # it names vehicles itself
+    if by_file.missing or by_file.is_doubtful or find_columns(without_file).has_ids:
+        return first  # files are not of vehicles: the first is a sample of all
+    return replace(first, columns=columns_of_all)
+
+
+def _is_id_of(files: Sequence[str], values: Sequence[Any]) -> bool:
+    """Checks for a column with another value in each file."""
+    pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
+    return len(pairs) == len(set(files)) == len({value for _, value in pairs})
 
 
 def _vehicle_of(path: str) -> str:
@@ -172,28 +182,3 @@ def _with_more_rows(first: Sample, paths: Sequence[str]) -> Sample:
             if (sample.layout, sample.columns.keys()) == (first.layout, columns.keys()):
                 columns = {name: values + list(sample.columns[name]) for name, values in columns.items()}
     return replace(first, columns={name: values[:ROWS] for name, values in columns.items()})
-
-
-def is_by_file(sample: Sample) -> bool:
-    """Checks whether file names alone tell vehicles apart."""
-    if FILE not in sample.columns:
-        return False
-    by_name = find_columns(sample.columns, FILE)
-    if by_name.missing or by_name.is_doubtful or _has_id_of_file(sample):
-        return False
-    return not find_columns(_without_file(sample)).has_ids  # else a column names the vehicle
-
-
-def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
-    return {name: values for name, values in sample.columns.items() if name != FILE}
-
-
-def _has_id_of_file(sample: Sample) -> bool:
-    """Checks for an unused column with another value in each file: an id."""
-    by_name, files = find_columns(sample.columns, FILE), sample.columns[FILE]
-    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))  # missing: all names are guesses
-    for values in (values for name, values in sample.columns.items() if name not in excluded):
-        pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
-        if len(pairs) == len(set(files)) == len({value for _, value in pairs}):
-            return True
-    return False
