@@ -107,13 +107,10 @@ def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]
     return {
         "columns": columns.names,
         "time_unit": None if form else columns.time_unit,
-        "decimal": sample.decimal,
-        "delimiter": sample.delimiter,
-        "header": sample.header,
-        "records": sample.records,
         "time_zone": "UTC" if columns.time_unit in ("iso", "excel") else None,
         "time_format": form,
         "with_value": "speed" in columns.names,
+        **sample.options,
     }
 
 
@@ -129,7 +126,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     """Samples several files, with column FILE if each is of one vehicle. Raises InputError."""
     first = read_sample(paths[0])
     if first.top:
-        rule = _OTHER_WIDTH if first.header is False else _LATE_HEADER.format(first.top + 1)
+        rule = _OTHER_WIDTH if "header" in first.options else _LATE_HEADER.format(first.top + 1)
         raise InputError(f"{paths[0]}: {rule}".replace("\0", "/"))
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
     if first.own or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):

@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,7 @@ class Sample:
 
     layout: str  # name
     columns: Mapping[str, Sequence[Any]]
-    delimiter: str | None = None  # None: a comma
-    header: bool | None = None  # False: the first line is a row
-    decimal: str | None = None  # mark in the file, if no point; columns have points
-    records: str | None = None  # path of the rows in JSON
+    options: Mapping[str, Any] = field(default_factory=dict)  # of `layout`, where they are not its defaults
     repeated: tuple[str, ...] = ()  # names of several columns each, which cannot be read
     top: int = 0  # index of the header or first row among lines of CSV; a release takes line 0
 
@@ -80,7 +77,7 @@ def read_sample(path: str) -> Sample:
         if sample.own:  # whose decimal mark is a point
             return sample
         columns, decimal = with_points(sample.columns)
-        return replace(sample, columns=columns, decimal=decimal)
+        return replace(sample, columns=columns, options={**sample.options, **({"decimal": decimal} if decimal else {})})
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
         if data.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:1] in (b"[", b"{"):
@@ -223,7 +220,7 @@ def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
     items = list(islice((item for record in records for item in _at(record, steps, key=None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
     fixed_layout = _layout_of("json", columns, records_path)  # which knows the path itself
-    return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, records=records_path)
+    return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, {"records": records_path})
 
 
 def path_of(steps: tuple[str, ...]) -> str:
@@ -384,8 +381,8 @@ def _csv(text: str) -> Sample:
     columns = {name: [row[index] or None for row in values] for name, index in indices.items()}  # empty cells: missing
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns, top=top)
-    option = None if delimiter == "," else delimiter  # None, here and below: a default, left out of specifications
-    return Sample("csv", columns, delimiter=option, header=None if header else False, repeated=repeated, top=top)
+    options = ({} if delimiter == "," else {"delimiter": delimiter}) | ({} if header else {"header": False})
+    return Sample("csv", columns, options, repeated=repeated, top=top)
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
