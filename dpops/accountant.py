@@ -192,7 +192,7 @@ class DeltaLimit(Limit):
 
     pure: the part of epsilon that is reserved for pure claims; None: they count epsilon^2 / 2 in rho. accounting: with
     "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
-    made after some results would need a proof.
+    made after some results would need a proof. `_noise` is one claim, of all that counts in rho; mu^2 is 2 rho.
 
     >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))
     >>> limit.fits(Accountant(rho=Fraction(12, 100))), limit.fits(Accountant(rho=Fraction(15, 100)))
@@ -227,7 +227,7 @@ class DeltaLimit(Limit):
     def most(self) -> Accountant:
         """Largest spending that fits, in pure claims and noise."""
         pure = self.pure or ZERO
-        noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - pure, self.delta)
+        noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - pure, self.delta)  # claim of the largest rho
         return Accountant(pure=pure).compose([noise])
 
     def fits(self, spent: Accountant) -> bool:
@@ -265,9 +265,9 @@ class DeltaLimit(Limit):
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
     def lowers(self, limit: "Limit") -> bool:
-        """Checks that the limit is no higher than another."""
+        """Checks that the limit is no higher than another of its kind and accounting."""
         if not isinstance(limit, DeltaLimit) or (self.pure, self.accounting) != (limit.pure, limit.accounting):
-            return False
+            return False  # such limits sum claims in different ways, so that neither bounds the other
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def can_add(self, spent: Accountant) -> bool:

@@ -77,12 +77,12 @@ class Allocation:
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plan_count: int) -> PlanShare:
         """Divides a vehicle's budget over HATs, after suppression.
 
-        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
-        without it. plan_count: of plans in a period. CLIP-USER suppresses at the epsilon that a HAT has before it,
-        and is not repeated at the larger one after it. Source: S2; algorithms 9.2.
+        One row per vehicle and HAT, int64 (rows,). hat, vehicle: codes from 0 in any order. counts, reported: samples
+        after a cap (0: not kept) and before it. plan_count: of plans in a period. CLIP-USER suppresses at the epsilon
+        that a HAT has before it, and is not repeated at the larger one after it. Source: S2; algorithms 9.2.
         """
         is_kept = counts > 0
-        if self.most_hats is not None:
+        if self.most_hats is not None:  # a cap on HATs fixes epsilon beforehand: nothing is counted or suppressed
             epsilon = self.hat_epsilon(max(self.most_hats, 1), plan_count)
             return PlanShare(is_kept, self.most_hats if counts.size else 0, epsilon)
         rows = np.flatnonzero(is_kept)

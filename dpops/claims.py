@@ -206,7 +206,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     if epsilon <= 0:
         return ZERO
     max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
-    if max_delta < _LEAST_DELTA:
+    if max_delta < _LEAST_DELTA:  # where densities underflow
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # above any result: there `delta_of_gaussian` is 1, its a below -30
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)

@@ -65,7 +65,7 @@ _noise_fields = itemgetter("step", "scale", "upper", "epsilon")  # stored fields
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
     """Converts noisy queries to values in [0, upper] with intervals.
 
-    Intervals lie around the value clipped to [0, U], which is nearer to any true value there: they keep their level.
+    Intervals lie around the value clipped to [0, U], which is nearer to any true value there: they miss no more often.
     queries: noisy integers, in steps. plans: as `Plan.document` stores them. miss: chance that an interval misses.
     """
     if not plans:
@@ -78,7 +78,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     exact = np.array([query * numerator / denominator for query, (numerator, denominator) in pairs], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
-    for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding
+    for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding: it is half a step
         rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(exact, 0.0), upper)
     half = noise + bias + rounding

@@ -140,7 +140,7 @@ class Plan:
         return {**self.public(), "version": self.version}
 
     def public(self) -> dict[str, Any]:
-        """Lists the plan's fields as plain values, sensitivity last."""
+        """Lists fields of the plan's document as plain values; sensitivity is a fact."""
         return {
             "epsilon": str(self.epsilon),
             "step": str(self.step),
@@ -171,7 +171,7 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_of_terms(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes plans' claim: epsilon, or more where rounding left less noise."""
+    """Computes plans' claim: epsilon, or more where rounding left less noise. Raises PlanError."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -274,7 +274,7 @@ class Mechanism(Protocol):
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
         """Reads values, with intervals that miss with probability `miss`, off integers and stored plans."""
         if cls.chooses:
-            read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
+            read_plans = [Plan.from_public(cls.name, plan) for plan in plans]  # `resolve` fits noise to the choice
             plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
         return noisy_queries([integers[-1] for integers in released], plans, miss)  # the noisy query is the last
 

@@ -85,7 +85,7 @@ def moments(*sums: PowerSum) -> Needs:
 
 
 def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
-    """Lists the column that a distribution needs: a histogram with the mechanism's option `bins`."""
+    """Lists the column that a distribution needs: a histogram of `bins`. Raises TypeError."""
     bins = getattr(mechanism, "bins", None)
     if not isinstance(bins, int):
         raise TypeError(f"{mechanism.name} does not say how many bins it needs")
@@ -199,7 +199,7 @@ class RequestedStatistic:
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
     """Raises ValueError unless mechanism and statistic have equal outputs."""
-    outputs, columns = mechanism.outputs, tuple(output.name for output in statistic.extras)
+    outputs, columns = mechanism.outputs, tuple(output.name for output in statistic.extras)  # none: a single number
     if outputs != columns:
         output_text, column_text = (", ".join(names) or "one number" for names in (outputs, columns))
         raise ValueError(f"{mechanism.name} gives {output_text}, but {statistic.name} puts out {column_text}")

@@ -47,8 +47,8 @@ def road(
 ) -> PCollection[SlotEstimates]:
     """Draws, records and estimates all units of the job's tallies.
 
-    tallies: by (first slot planned together, release shard); an empty one, b"", of each seals slots without reports.
-    drawing: label of the step. store: keeps drawn units out of the shuffle, where all steps share one process.
+    tallies: by (first slot planned together, release shard); b"" under each key seals slots without reports. runner:
+    records what is drawn. drawing: label of the drawing step. store: holds drawn units where all steps share a process.
     """
     if job.release.draws_in_order:  # each group's noise rests on the units recorded before
         return runner.in_order(tallies, job)
@@ -61,7 +61,8 @@ def observe(
 ) -> ObservedOutputs:
     """Turns batches into observations, and counts refused rows.
 
-    pane_s: length of a slot's panes; None for whole slots. lateness: None for bounded input, of which no row is late.
+    pane_s: length of a slot's panes; None for whole slots. lateness: step that refuses late rows; None: for bounded
+    input, whose batches have the earliest of all timestamps, so that no row is late.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # Observations, on time

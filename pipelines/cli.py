@@ -75,7 +75,8 @@ class _Commands(click.Group):
 
 def _companion_help() -> dict[str, str]:
     """Returns one-line help by command of our companions and of other packages."""
-    ours, installed = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}, entries(COMMANDS_GROUP).items()
+    installed = entries(COMMANDS_GROUP).items()
+    ours = {name: line for name, (_extra, line) in COMPANION_COMMANDS.items()}
     others = {name: f"Of {entry.module.partition('.')[0]}." for name, entry in installed if name not in ours}
     return {name: line for name, line in (ours | others).items() if " " not in name}  # not `spec new`, of a group
 
@@ -120,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {path}", err=True)
         return FAILED
     except Exception as error:
-        failure = missing(error) or error  # of an extra's library that is not installed: which extra to install
+        failure = missing(error) or error  # `missing`: for a library that is not installed, which extra to install
         for kind in type(failure).__mro__:
             if (code := _CODE_BY_ERROR.get(f"{kind.__module__}.{kind.__qualname__}")) is not None:
                 click.echo(f"hatstream: {failure}", err=True)

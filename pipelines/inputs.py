@@ -19,8 +19,8 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     """Lists matching files, or those of a folder, sorted.
 
     pattern: such as `feed/*.csv`; `**` matches any folders. A folder's hidden files are left out. or_none: whether an
-    empty list is allowed. inside: whether an archive's members replace it, after its name and a NUL. Raises InputError
-    where none matches, none of them is a regular file, or an archive is damaged.
+    empty list is allowed. inside: whether an archive is replaced by its members, each as the archive's path, a NUL and
+    its name. Raises InputError where none matches, none of them is a regular file, or an archive is damaged.
 
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']
@@ -41,7 +41,7 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
-    """Finds input paths, also in an object store."""
+    """Lists input files, also in an object store. or_none: allows none. Raises InputError."""
     from transforms.layouts.open_file import NoFileSystem, is_remote, matching
 
     if not is_remote(pattern):

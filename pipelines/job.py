@@ -118,7 +118,7 @@ def assemble(
     account: LedgerAccount,
     outputs: Outputs,
 ) -> Job:
-    """Builds a job from the specification. transaction: "slot" in a stream."""
+    """Builds a job. slots: facts by start. transaction: recorded at once; "slot" in streams."""
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
@@ -132,7 +132,7 @@ def assemble(
 
 
 def request_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Request:
-    """Collects the specification's request to its kind of release."""
+    """Collects what its kind of release needs of a specification, slots, key and ledger."""
     return Request(
         spec_id=spec.spec_id,
         value=spec.value,
@@ -209,7 +209,7 @@ def make_writable(folder: Path) -> None:
     """Creates the folder, removes leftovers of killed runs, and tests writing. Raises OutputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for directory in (*filter(Path.is_dir, folder.glob(DATES)), folder):
+        for directory in (*filter(Path.is_dir, folder.glob(DATES)), folder):  # DATES: folders of a dataset by date
             with locked(directory):  # no other process writes in it now, so that all partial files are leftovers
                 for pattern in (*(f".{product}-*.part" for product in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
                     for partial_file in directory.glob(pattern):
@@ -235,8 +235,8 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         counts="counts" in columns and not spec.is_learned,
         by_date=by_date,
         traffic="traffic" in columns,
-        about="counts" in columns and spec.is_learned,  # estimated vehicles and reports,
-        unknown="counts" in columns and spec.is_learned,  # which are shown even where the value is not
+        about="counts" in columns and spec.is_learned,  # columns of estimated vehicles and reports
+        unknown="counts" in columns and spec.is_learned,  # rows too whose value alone is unknown
         value_means=value_meaning(spec),
         trips=spec.trips,
     )

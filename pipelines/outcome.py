@@ -50,13 +50,13 @@ class Outcome:
 
     @property
     def unusable(self) -> bool:
-        """Whether no row is usable though some lie in range, or most are unplaceable.
+        """Whether no row is usable, though some lie in range or most are bad.
 
         Input that is empty, or of other days with a few bad rows, is not unusable: nothing happened on that day.
         """
         if self.rows > sum(self.refused.values()):
             return False
-        elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)
+        elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)  # good rows of other days, hours or cells
         # A row has the first of REASONS that holds: those after "outside-service" are of rows with a time in range.
         after_time = REASONS[REASONS.index("outside-service") + 1 :]
         return any(self.refused.get(f"parse/{reason}") for reason in after_time) or self.rows > 2 * elsewhere

@@ -43,7 +43,7 @@ def _lock(handle: int, folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yields a new file that replaces `path` on success, under the folder's lock.
+    """Yields a new file that replaces `path` on success; callers lock the folder.
 
     The part file of a killed writer, or a link planted in its place, is removed and never followed. Raises OSError,
     also if the path is neither a file nor a link: as root, /dev/null could be replaced.
@@ -102,7 +102,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def read_text(path: Path, most_bytes: int) -> str:
-    """Reads UTF-8 text without a byte order mark; raises OSError for other bytes."""
+    """Reads UTF-8 text, dropping a byte order mark; raises OSError for other bytes."""
     try:
         return read_regular(path, most_bytes).decode("utf-8-sig")
     except UnicodeDecodeError:

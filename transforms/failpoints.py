@@ -29,13 +29,13 @@ _passed: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
-    """Runs a test's action, or kills at HATSTREAM_FAILPOINT=name:n."""
+    """Fails as HATSTREAM_FAILPOINT=name:n or a file says, or runs a test's action."""
     killed_at, file = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
     if killed_at is None and _action is None and file is None:
         return
     if file is not None:
-        with suppress(FileNotFoundError):  # another process has done it
-            awaited_name, action = Path(file).read_text().split()  # see FILE_VARIABLE
+        with suppress(FileNotFoundError):  # another process has done it: it happens once
+            awaited_name, action = Path(file).read_text().split()  # such as `mid-file kill` or `mid-file raise`
             if awaited_name == name:
                 os.rename(file, f"{file}.done")
                 if action == "kill":

@@ -49,7 +49,7 @@ def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | Unre
 
 
 def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Observations, Int64s, dict[str, int]]:
-    """Checks and locates a batch's rows; counts refusals."""
+    """Checks a batch's rows; returns them, their cells, and counts of refusals."""
     failpoint("read")
     observations, refused = parse(batch.table, rules)
     failpoint("parse")
@@ -68,7 +68,7 @@ def tally_slot(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count
 
 
 def capped(table: wire.Tally, count: Count) -> wire.Tally:
-    """Counts samples beyond a slot's contribution bound."""
+    """Counts samples beyond a slot's contribution bound; returns the table unchanged."""
     count(counters.CAPPED, int(table.dropped.sum()))
     failpoint("tally")
     return table

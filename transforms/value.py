@@ -52,7 +52,7 @@ class Value:
 
     @classmethod
     def between(cls, name: str, unit: str, lower: Fraction, upper: Fraction) -> "Value":
-        """Makes a value on a grid of STEPS."""
+        """Makes a value with these bounds, on a grid of STEPS."""
         width = upper - lower
         return cls(Grid(step=width / STEPS, upper_steps=STEPS), name, unit, lower, width / STANDARD_WIDTH)
 

@@ -100,11 +100,11 @@ def middles(edges: Float64s) -> Float64s:
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
     """Fits log weights of cells given the city's, and the city's in turn.
 
-    sums: (cells, classes). cells: from coarser levels; their means are observations here. edges: of classes, km/h.
-    day_weight: declared, the city's prior mean.
+    sums: (cells, classes), with precisions (classes,). cells: from coarser levels; their means are observations here.
+    edges: of classes, km/h. day_weight: declared total weight of a day, which the city's prior mean shares out evenly.
     """
     speeds, classes = middles(edges), edges.size - 1
-    measured = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first
+    measured = sums.weights / np.maximum(sums.precisions, 1e-300)  # sums have precision as factor: mean of days, or 0
     precision: Float64s = _inverted(prior_covariance(edges))  # of a cell around the city
     city_precision: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]  # of a cell's log weight; finite
@@ -118,7 +118,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
         gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
         covariances: Float64s = _inverted(information + precision)
-        city, city_covariance = _city(prior_mean, city_precision, logs - offset, gradient, information, covariances)
+        city, city_covariance = _fit_city(prior_mean, city_precision, logs - offset, gradient, information, covariances)
     return ClassFit(edges, logs, _with_city(covariances, precision, city_covariance))  # the city's error counts too
 
 
@@ -155,7 +155,7 @@ def _gradient_and_information(
     return gradient, information
 
 
-def _city(
+def _fit_city(
     mean: Float64s, precision: Float64s, logs: Float64s, gradient: Float64s, information: Float64s, covariance: Float64s
 ) -> tuple[Float64s, Float64s]:
     """Fits the city's log weights by generalised least squares; returns mean and covariance.
@@ -210,10 +210,10 @@ def quantiles(
     """Reads speed quantiles and intervals off tilted class distributions.
 
     shares: (cells, times, classes). targets: shares of reports, such as .85. mean_variances: of the means that shares
-    were tilted to, visits: numbers of independent ones behind reports, (cells, times).
+    were tilted to, visits: numbers of independent visits behind reports, (cells, times) each.
     """
-    cdf = _below(shares)
-    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, visits))
+    cdf = _below(shares)  # share below each edge, (cells, times, edges)
+    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, visits))  # of these shares
     highest, lowest = (np.clip(cdf + sign * Z95 * sd, 0, 1) for sign in (1, -1))
     # Bounds of a distribution function rise like the function itself.
     highest = np.maximum.accumulate(highest, axis=-1)
@@ -230,7 +230,7 @@ def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], 
     uniform law: squares of both errors add up. A value of standing is 0 km/h, and an upper bound in that class is its
     end; a value in the open last class has the speed bound as its upper one.
     """
-    crossing, index = _inverse(edges, cdf, target)
+    crossing, index = _inverse(edges, cdf, target)  # speeds, and the classes that they lie in
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
     value, class_error_kmh = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), class_error_kmh[lower_index]), 0.0)
@@ -259,15 +259,15 @@ def expected_error(
 ) -> float:
     """Forecasts the mean absolute error of a cell's daily percentile, km/h.
 
-    precisions: of released class weights, (classes,). target: the percentile's share. typical: weights of a typical
-    cell, and the number of cells, from which the city is learned; None if it is known.
+    edges: of classes, km/h. precisions: of released class weights, (classes,). target: the percentile's share. typical:
+    weights of a typical cell, and the number of cells, from which the city is learned; None if it is known.
     """
     cell_prior: Float64s = _inverted(prior_covariance(edges))  # precision of a cell around the city
     logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, cell_prior)
     if typical is not None:  # the city is learned from its cells: its error adds to the cell's
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        # As in `_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, A: `information`.
+        # As in `_fit_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, A: `information`.
         precision_per_cell = (information - information @ covariance @ information)[0]  # [0]: the only cell
         city_precision = _inverted(_city_covariance(logs.size)) + cells * precision_per_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))

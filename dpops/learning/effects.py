@@ -197,7 +197,7 @@ class EffectLayout:
         for block in self.blocks:
             if day is not None or not block.is_daily:
                 values = effects[block.is_border][self.span(block, day or 0)]  # effects: (local, border)
-                if block.regressor is not None:  # of the block's only effect
+                if block.regressor is not None:  # a factor of the block's only effect; 0 where it is absent
                     total = total + values[0] * regressors.get(block.regressor, 0.0)
                 elif not block.is_border:
                     of_cells = values.reshape(-1, block.slots)[block.cell_keys]  # (cells, slot keys), see `Block`
@@ -237,7 +237,12 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Rows of items' weighted sums of HATs, by effect; built once for any weights."""
+    """Rows of items' weighted sums of HATs, by effect; built once for any weights.
+
+    An `Item` is a day's sums: groups of HATs, slots' hours, the day's index, names of its own regressors. `_PairSums`
+    of a block and an item sum HATs by each pair of group and effect that meet: `rows` number the item's groups,
+    `columns` the block's effects, both from 0.
+    """
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         """Lays out the sums: a row per item's group, a column per effect."""
@@ -245,18 +250,19 @@ class Stack:
         distinct_hours = {item.hours.tobytes(): item.hours for item in items}  # few, as many items have equal ones
         by_hours = {key: layout.known(hours) for key, hours in distinct_hours.items()}
         self._known = [by_hours[item.hours.tobytes()] for item in items]  # the layout's regressors, by item
-        self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, the block's first effect)
+        self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, first local or border effect)
         local = [np.zeros((2, 0), np.int64)]  # rows and columns of local effects, by term
         for index, item in enumerate(items):
-            for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):  # without absent regressors
-                if block.regressor is None or block.regressor in {*item.regressors, *self._known[index]}:
+            names = {*item.regressors, *self._known[index]}  # of regressors; blocks with any other one are left out
+            for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
+                if block.regressor is None or block.regressor in names:
                     first = layout.span(block, item.day).start
                     self._terms.append((index, block, sums, first))
                     if not block.is_border:
                         local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
         rows, columns = np.concatenate(local, axis=1)
         shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
-        # Values are positions in the concatenated terms: by them `__call__` permutes terms, without sorting.
+        # Values are positions in the concatenated terms: by them `__call__` fills in sums without sorting them again.
         self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
     def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:

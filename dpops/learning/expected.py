@@ -60,18 +60,19 @@ def expected_days(
 ) -> list[ExpectedDay]:
     """Forecasts errors of each released day of an account.
 
-    shares: by day, the factor of its recipe's budget. Errors are averaged over cells by how busy they are.
+    shares: by day, the factor of its recipe's budget. counts_public: weights need no noise. counts_vehicles: vehicles
+    are counted too. Errors are averaged over reports in cells of unlike busyness.
     """
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
-    weight_sds = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
-    cells = [(chance, list(_of_cells(days, bounds, busy))) for busy, chance in strategy.busyness_classes()]
-    noiseless = sum(chance * _hat_variance(bounds, busy) for busy, chance in strategy.busyness_classes())
+    weight_sds = [0.0] * len(days) if counts_public else list(_log_weight_sds(days, bounds, counts_vehicles))
+    # By class of cells: its share of reports; by day, squared errors by FLEETS, pattern variance, its unknown part.
+    cells = [(share, list(_of_cells(days, bounds, busy))) for busy, share in strategy.busyness_classes()]
+    noiseless = sum(share * _hat_variance(bounds, busy) for busy, share in strategy.busyness_classes())
     expected = []
     for day, weight_sd in enumerate(weight_sds):
-        # Means over cells of what `_of_cells` yields: squared errors by FLEETS, pattern variance, its unknown part.
-        *errors, pattern, unknown = (sum(chance * sums[day][column] for chance, sums in cells) for column in range(5))
+        *errors, pattern, unknown = (sum(share * sums[day][column] for share, sums in cells) for column in range(5))
         low_kmh, kmh, high_kmh = (MEAN_ABSOLUTE_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
             ExpectedDay(
@@ -79,7 +80,7 @@ def expected_days(
                 kmh=kmh,
                 low_kmh=low_kmh,
                 high_kmh=high_kmh,
-                constant_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(pattern + noiseless),
+                constant_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(pattern + noiseless),  # if HATs have the city's mean
                 least_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(noiseless),
                 unknown=unknown,
                 weight_sd=weight_sd,
@@ -90,17 +91,17 @@ def expected_days(
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
-    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residual ones, by kind of fleet
+    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residual; FLEETS differ by a factor
     prior = {component: sd * sd for component, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
             centre_variances = posterior  # before this stage; below the loop, before the day's last one
-            today = strategy.precisions_of(stage, bounds, centre_variances, busy)
-            precisions = {component: precision + today[component] for component, precision in precisions.items()}
+            in_stage = strategy.precisions_of(stage, bounds, centre_variances, busy)
+            precisions = {component: precision + in_stage[component] for component, precision in precisions.items()}
             posterior = strategy.posterior_of(prior, precisions)
-        errors = [
-            strategy.squared_error(posterior, today, stage, bounds, centre_variances, busy, variance)
+        errors = [  # of the last stage only the precision of single HATs is used, which is in no posterior
+            strategy.squared_error(posterior, in_stage, stage, bounds, centre_variances, busy, variance)
             for variance in hat_variances
         ]
         yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
@@ -122,7 +123,7 @@ def _pattern(variances: strategy.Variances) -> float:
     return sum(variance for component, variance in variances.items() if component != strategy.CITY)
 
 
-def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
+def _log_weight_sds(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
     """Yields standard deviations of days' log weights, first day first.
 
     Public facts leave a day its own variance, and one `common` to all days: of the share that clips retain, and of
@@ -136,11 +137,11 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
         common = 1 / (1 / common + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
-_ROUGH = TYPICAL.cautious  # variances without learning: a plan has no releases
+_PLAN_SPREAD = TYPICAL.cautious  # residual variances that nothing is learned of: a plan has no releases
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
 Noise = Callable[[Stage, Fraction], float]  # deviation of a level's noise, by its stage and share of the budget
-_FEWER = 2  # node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do
+_WIDTH_NODE = 2  # node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do
 
 
 class HalfWidths(NamedTuple):
@@ -155,16 +156,16 @@ def hat_half_widths(
 ) -> HalfWidths:
     """Computes a HAT's half widths by number of vehicles.
 
-    At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model (`variance`), and residual variance
-    at the number `_FEWER`, less by what the HAT's own releases tell (`precision`). Noise of equal `days` averages out.
-    Reliability is judged at the published, CAUTIOUS number (docs/released.md, "Intervals").
+    At most upper_kmh / 2, where nothing is known. Sources: variance of the HAT's model, and residual variance, which
+    releases of single HATs lower, at the node of numbers that makes intervals as wide as all nodes do. Noise of equal
+    `days` averages out. Reliability is judged at the published, CAUTIOUS number (docs/released.md, "Intervals").
     """
-    precision, variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
+    hat_precision, model_variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)  # equally likely ones, (vehicles, NODES); all equal if public
     if not stage.counts_public:
         numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, HAT_SPREAD))
-    deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), precision)
-    half = np.minimum(Z95 * np.sqrt(variance + deviation), upper_kmh / 2)
+    residual = _PLAN_SPREAD.of_reports(np.maximum(numbers[:, _WIDTH_NODE], 1.0), np.array(TYPICAL_KMH), hat_precision)
+    half = np.minimum(Z95 * np.sqrt(model_variance + residual), upper_kmh / 2)
     return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)
 
 
@@ -173,7 +174,7 @@ def weight_log_variances(
 ) -> Float64s:
     """Computes variances of log vehicle numbers; 0 if public.
 
-    spread: their prior variance.
+    vehicles: expected numbers. days: equal days of releases that are combined. spread: prior variance of the logs.
     """
     if stages[0].counts_public:
         return np.zeros(vehicles.size)
@@ -184,11 +185,11 @@ def weight_log_variances(
 def place_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> Float64s:
-    """Computes a day mean's half widths at `place_level`."""
-    name = place_level(stage, bounds)
-    groups, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
+    """Computes half widths of a place's day mean by vehicles per HAT."""
+    name = place_level(stage, bounds)  # the level of the smallest places, over the longest times
+    groups, share = level(name, bounds.hats, share=Fraction(1)), dict(stage.shares)[name]  # the level for its groups
     noise_variance = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days
-    residual_variance = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
+    residual_variance = _PLAN_SPREAD.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots  # slots vary independently
     return np.asarray(np.minimum(Z95 * np.sqrt(noise_variance + residual_variance), upper_kmh / 2))
 
 
@@ -203,7 +204,9 @@ def _places(grouped: Level) -> tuple[int, int]:
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
-    """Computes noise standard deviation of weighted speeds, km/h; public counts double the bound."""
+    """Computes noise deviation of a level's weighted speeds, km/h."""
+    # share: the level's, of the stage's budget. alpha: speeds' part of that, all of it where weights are public; there
+    # a vehicle's speeds may also move from one end of the bound to the other.
     alpha, times = (Fraction(1), 2) if stage.counts_public else (stage.alpha, 1)
     noise = unit_noise(stage.kind, stage.spread, float(stage.share * share * alpha))
     return noise * float(stage.bound_kmh) * times
@@ -215,11 +218,11 @@ def weight_noise(stage: Stage, share: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, groups: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts weights of groups of cells with these vehicles, otherwise of average traffic."""
-    slots_each = bounds.hats.slots / groups.groups.shape[1]
-    other_cells = bounds.hats.cells / _places(groups)[0] - 1
+    """Forecasts a group's weight where one cell's HATs have `vehicles`, others the usual."""
+    cell_groups, slot_groups = groups.groups.shape  # numbers of groups
+    slots_each, other_cells = bounds.hats.slots / slot_groups, bounds.hats.cells / cell_groups - 1  # of one group
     fleet = bounds.fleet
-    hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
+    hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats  # of one vehicle in a HAT, after clips
     return np.asarray(hat_weight * slots_each * (vehicles + other_cells * bounds.usual_vehicles))
 
 
@@ -233,7 +236,7 @@ def _level_evidence(
     """
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
     for stage, (name, share) in ((item, pair) for item in stages for pair in item.shares):
-        groups = level(name, bounds.hats, Fraction(1))
+        groups = level(name, bounds.hats, share=Fraction(1))  # for its groups alone: the share is of no account
         precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a group's mean speed
         if groups.size == bounds.hats.size:  # of one day's HATs alone
             of_hat = of_hat + precision
@@ -289,12 +292,12 @@ def expected_maps(
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
     maps, reports = [], traffic / traffic.sum()
     for day in days:
-        # Places vary around cells; cells, guessed, with a third of that variance, n days leaving 1 / n^2 of it.
+        # Places vary around cells. Cells are guessed to vary by a third of that, of which n days leave 1 / n^2 unknown.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
         # Noise of a day's mean, sum of speeds over weight; an error of the weight scales the place's difference.
         noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + day_variances))
-        half = Z95 * np.sqrt(variance + day_variances / day)  # of the released days' mean, as in `learn_places`
+        half = Z95 * np.sqrt(variance + day_variances / day)  # for the days' mean, which varies around the usual one
         order = np.argsort(half)
         median = order[np.searchsorted(np.cumsum(reports[order]), 0.5)]  # class of the median by reports
         is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_AT_PLACE

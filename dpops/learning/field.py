@@ -137,6 +137,7 @@ def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
     """Estimates vehicle numbers, each with its 95 % interval, (3, ..), and status.
 
     Unreliable where the fleet's profile is not declared, or the interval is wider than from a fourth to four times.
+    Held back, and nan, if releases tell nothing of the day's total weight.
     """
     logs = np.log(field.vehicles)  # (.., NODES)
     mean, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
@@ -171,7 +172,7 @@ class PublishedNumbers:
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
     """Rounds clamped values, with status and 95 % intervals, mixed over NODES."""
-    of_field = (field.variances + field.of_ratios)[..., None]
+    of_field = (field.variances + field.of_ratios)[..., None]  # of modelled means; below: plus vehicles', by node
     variances = np.minimum(of_field + field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic_half = half_widths(np.minimum(of_field + field.traffic_deviations, upper_kmh**2))

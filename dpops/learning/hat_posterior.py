@@ -21,7 +21,7 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Fields fitted to all days and the one to come, without releases."""
+    """Fields fitted to all days; the last one, index `coming`, has no releases yet."""
 
     state: State
     weights: WeightField
@@ -154,15 +154,15 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
         return Live(forecast, np.zeros(forecast.values.shape))
     stages = tuple(_slot_in_day(hours, index, values) for index, values in sorted(by_slot.items()))
     state = models.state
-    day = DayValues(hours=hours, stages=(_uncounted(state, stages[0].centre), *stages))
+    day = DayValues(hours=hours, stages=(_vague_count(state, stages[0].centre), *stages))
     today = learned(replace(state, recent=(*state.recent, day)))
     field = today.estimate()
-    leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)
+    leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)  # part of the forecast's that slots remove
     # Of a gate's criteria only the ratio holds live: a storm may move a day's mean, and slots hardly tell its weight.
     return Live(replace(field, gate=Gate(ratio=field.gate.ratio)), leans)
 
 
-def _uncounted(state: State, centre: Float64s) -> StageValues:
+def _vague_count(state: State, centre: Float64s) -> StageValues:
     """Builds a vague count of vehicles, for live slots, which clip less than days."""
     vehicles = np.array([[state.facts.vehicles / RETAINED]])  # cancels RETAINED, which the model expects of days' clips
     level = LevelValues(
@@ -177,7 +177,7 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 def _slot_in_day(hours: Int64s, index: int, values: StageValues) -> StageValues:
     """Extends a slot's values to its day; other slots are one group without information."""
-    of_slots = (np.arange(hours.size) != index).astype(np.int64) if hours.size > 1 else 0 * hours
+    of_slots = (np.arange(hours.size) != index).astype(np.int64) if hours.size > 1 else 0 * hours  # 0: the slot
 
     def extended(column: Float64s, fill: float) -> Float64s:  # (cell groups, 1) to (cell groups, slot groups)
         return np.pad(column, ((0, 0), (0, min(hours.size, 2) - 1)), constant_values=fill)
@@ -217,7 +217,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         values=values,
         variances=variances,
         of_ratios=ratio_variances(values, weights, log_variances),  # of means over uncertain weights
-        # A vehicle's deviation is alike in all its HATs of a group.
+        # `_pooled` sums by group and node. A vehicle's deviation is alike in all its HATs of a group.
         deviations=_pooled(groups, squares * deviations) * repeats[..., None],
         traffic_deviations=_pooled(groups, squares * posterior.traffic_deviations),
         repeats=repeats,

@@ -56,6 +56,8 @@ class WeightField(LatentField):
         effects: around which the field is linearised next.
         variances: of the log weights of each day, (cells, slots).
         total_variances: of the log of each day's total weight, (days,).
+        numbers: of each day's vehicles. `retention` is the log of the part of their weight that clips leave.
+        stack, wide: rows of observations, and the first of them that touches most cells (see `LatentField`).
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class WeightField(LatentField):
         of_sums = [weights[item.day] for item in sums]
         with_retention: Regressors = {"retention": np.array(-1.0)}
         regressors: list[Regressors] = [{}] * len(of_sums) + [with_retention] * len(weights)
+        # A row for each group of a sum, from HATs' weights, then one for each day, from their shares.
         rows = self.stack([*of_sums, *(hats / hats.sum() for hats in weights)], regressors)
         precisions = [  # a sum's variance is of noise, and of HATs around the field; never 0
             1 / (item.variances + fitted.HAT_LOG_VARIANCE * item.groups.totals(hats**2).ravel() + 1e-9)
@@ -167,7 +170,7 @@ class WeightField(LatentField):
         number_variances = np.array([number.log_variance for number in self.numbers])
         precisions.append(1 / (1 / self._total_precisions + number_variances))  # of log totals around log numbers
         values = self._residuals(sums, self.effects) + rows.times(self.effects)
-        return LinearData.of(rows, values, np.concatenate(precisions), self.wide)  # wide: first dense row
+        return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
         """Computes residuals of released sums, then of log numbers around log totals less retention."""
@@ -185,7 +188,7 @@ class WeightField(LatentField):
         return self.stack_rows(sums, wide_items=totals)
 
     def _step(self, sums: Sequence[NoisySums], data: LinearData) -> float:
-        """Steps to the posterior mean, halfway while cost rises; returns the largest log change."""
+        """Steps to the posterior mean, halving while cost rises; returns the largest log change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         changes = (self.layout.hats(change, day.hours, index) for index, day in enumerate(self.days))  # of log weights
         largest = max(float(np.abs(of_day).max()) for of_day in changes)
@@ -260,6 +263,7 @@ class SpeedField(LatentField):
         traffic: the field's regressor of that name on each day, (cells, slots).
         spread: learned variances of HATs' means around the field.
         one_weights: weight of one vehicle in a HAT, (days,).
+        stack, wide: rows of observations, and the first of them that touches most cells (see `LatentField`).
     """
 
     def __init__(self, layout: EffectLayout, days: Sequence[DayValues], facts: Facts, start: Start | None) -> None:

@@ -141,15 +141,16 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    # Chosen by likelihood: the power of slowness (_POWERS; speed has its negative), and if places differ from cells.
+    # By likelihood: do places differ from cells, and by which power of its relative weight is a place slower?
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
-    means, report_means, variances, weights, weight_variances = moments  # report_means: of reports
+    means, report_means, variances, weights, weight_variances = moments  # report_means: weighted as reports are
     # Against places that copy their cells' speeds; 0 without days.
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
-    values = report_means if evidence >= EVIDENCE else around.values  # variances are around `values`, not `means`
+    values = report_means if evidence >= EVIDENCE else around.values  # the latter are mean speeds of cells
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
+    # `variances` add up: of the usual mean, of its distance from `values`, and of the released days' mean around it.
     return PlaceFit(
         values=values,
         variances=variances + (means - values) ** 2 + day_variances / max(sums.days, 1),
@@ -241,7 +242,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 
 def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Lists possible weights and log posteriors, (places, RATIOS). law: probabilities of RATIOS."""
+    """Lists possible weights and log posteriors, (places, RATIOS). law: probabilities of RATIOS. chosen: places."""
     weights, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
     above = np.minimum(below + 1, RATIOS.size - 1)
     # A weight lies `fraction` of the way between two RATIOS; `density` turns their probabilities into the grid's.
@@ -250,7 +251,7 @@ def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: sli
 
 
 def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
-    """Computes log likelihoods of LAWS, (laws,), up to a constant."""
+    """Computes log likelihoods of LAWS, (laws,), up to a constant. chosen: places."""
     _, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
     likely = density * np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))  # of the grid's weights
     # Likelihoods of RATIOS, (places, RATIOS): a weight `fraction` of the way from `below` to the next counts for both.
@@ -264,7 +265,7 @@ def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
 def _weight_grid(
     sums: PlaceSums, expected: Float64s, chosen: slice
 ) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
-    """Lays grids of possible weights, RATIOS of expected ones, by place, with likelihoods.
+    """Lays grids of possible weights, RATIOS of expected ones, for chosen places, with likelihoods.
 
     Returns:
         (places, RATIOS) each: weights; the log likelihood of the place's sum; the index in RATIOS of the ratio below,
@@ -318,7 +319,7 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
     the mean x of n draws the result is n (t x - K(t)) + log(K''(t)) / 2, where K'(t) = x. Many draws give scores^2 / 2.
 
     Args:
-        scores: the sum in its standard deviations.
+        scores: the sum in its standard deviations. draws: n, one for each day.
 
     >>> surprise(np.array([2.0, 5.0]), 1).round(1).tolist(), surprise(np.array([2.0, 5.0]), 1000).round(1).tolist()
     ([2.2, 6.4], [2.0, 12.4])

@@ -49,6 +49,9 @@ class Posterior:
 
     Local effects are eliminated by a sparse factor. Border effects, and one unknown for each wide row, are then solved
     for by the inverse of the dense Schur complement. Wide rows touch most cells, so they would fill the sparse matrix.
+    The precision is [[A, C E], [E'C', B]]: A of local effects, sparse; B of border effects and wide rows. No column
+    of C (`_coupling`) is a multiple of another; E (`_expand`) restores all columns from them. `_factor` solves by A,
+    `_solved` is A^-1 C, and `_schur` is S, the inverse of B - E'C' A^-1 C E.
 
     Attributes:
         mean: posterior mean.
@@ -68,9 +71,8 @@ class Posterior:
         local = prior.local.T @ prior.local + narrow.local.T @ narrow.local  # A, definite: no pivots are needed
         self._factor = splu(local.tocsc(), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
         of_border = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
-        # C has the coupling's columns without multiples of one another; E (`_expand`) restores all columns from them.
-        distinct, self._expand = _distinct_columns(narrow, wide)
-        at_border, at_wide = np.split(distinct, [np.searchsorted(distinct, self._border)])  # indices of columns
+        distinct, self._expand = _distinct_columns(narrow, wide)  # indices of columns
+        at_border, at_wide = np.split(distinct, [np.searchsorted(distinct, self._border)])
         from_wide = wide.local[at_wide - self._border].T.toarray()
         self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], from_wide])
         self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))  # A^-1 C
@@ -110,7 +112,7 @@ class Posterior:
 
         Perturbation: the adjoint of random signs, one for each row of the prior and of data, has the precision as
         covariance; times the covariance it is a sample. Hutchinson's (1990) estimator multiplies the prior's rows of
-        samples by the rows' signs: without data they agree, and the variance is exact.
+        samples by the rows' signs: without data they agree, and the variance is exact. narrow, wide: rows of data.
         """
         rng, prior = np.random.default_rng(1), self._prior  # a fixed seed: estimates repeat exactly
         signs = [  # bits, (rows, columns)
@@ -186,14 +188,15 @@ class Posterior:
         """Learns strengths: effective degrees of freedom over energy, a Fellner-Schall step.
 
         The energy is the sum of squares of a block's effects over their prior variances at strength 1. PRIOR_WORTH
-        effects of the prior's precision are added to both. effects: whose energy; the posterior mean's by default.
+        effects of strength `block.precision`, the prior's, are added to both. effects: whose energy; else the mean's.
         """
         strengths = dict(self.strengths)
         normalized = self._prior.rows_times(self.mean if effects is None else effects)  # of prior variance 1, by row
         scaled_energies = np.bincount(self._prior.blocks, normalized**2)  # by block: strength times energy
+        # uninformed: how many of a block's effects data do not inform, a sum of ratios of posterior to prior variance.
         for block, uninformed, scaled_energy in zip(self.layout.blocks, self._uninformed, scaled_energies, strict=True):
             if block.is_learned:
-                strength = float(np.mean(self.strengths[block.name]))
+                strength = float(np.mean(self.strengths[block.name]))  # an array of one number, of all days
                 energy = scaled_energy / strength
                 effect_count = block.size * (len(self.days) if block.is_daily else 1)
                 freedom = max(effect_count - uninformed, 1e-3)  # effects that data inform; samples may make it negative
@@ -258,7 +261,7 @@ class LatentField:
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
         self.stack = Stack(self.layout, [*items, *wide_items], len(self.days))
-        self.wide = int(self.stack.starts[sum(not item.groups.is_wide for item in ordered)])
+        self.wide = int(self.stack.starts[sum(not item.groups.is_wide for item in ordered)])  # first row of a wide item
         return ordered
 
     def solve(self, data: LinearData, *, is_rough: bool) -> None:
@@ -271,8 +274,8 @@ class LatentField:
         self, groups: Groups, hours: Int64s, day: int, hats: Float64s, regressors: Regressors | None = None
     ) -> EffectRows:
         """Builds a day's rows of groups' sums; hats: HATs' weights, (cells, slots)."""
-        item = Item(groups, hours, day, tuple(regressors or ()))
-        stack = Stack(self.layout, [item], len(self.days))
+        item = Item(groups, hours, day, tuple(regressors or ()))  # day: index in `days`; regressors by name
+        stack = Stack(self.layout, [item], len(self.days))  # columns: effects of all days; without weights so far
         return stack([hats], [regressors or {}])
 
     def group_variances(

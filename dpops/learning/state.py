@@ -131,7 +131,8 @@ _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7  # of a hexagon in H3
 def weight_layout(design: Design) -> EffectLayout:
     """Lists the effects that add up to a HAT's log weight.
 
-    "popularity": elasticity of weights to public popularity (`_popularity`), learned.
+    "popularity": elasticity of weights to public popularity (`_popularity`), of prior mean 1 if that is a timetable's
+    visits, else THINNING. "day": log of a day's level, without a prior: numbers of vehicles are observations of it.
     "retention": log of the part of a day's weight that clipping leaves; only rows of daily totals have it as regressor.
     """
     precision = 1 / fitted.HAT_LOG_VARIANCE

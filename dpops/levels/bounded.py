@@ -57,7 +57,7 @@ class Sums(NamedTuple):
 
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
-    """Adds up vehicle-days' vectors by group; tallies' sums may be added in any order."""
+    """Adds up vehicle-days' vectors by group, in integers: their order does not matter."""
     entries = vectors(rows, stage)
     totals = np.zeros(2 * stage.groups, np.int64)  # weights of all groups, then speeds
     np.add.at(totals, entries.query, entries.value)
@@ -71,7 +71,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
     stage's share, or the share itself. Under public counts weights are exact, and the bound of speeds is half of it.
     Source: docs/released.md.
     """
-    vehicle, query, value = unchecked(rows, stage)
+    vehicle, query, value = unchecked(rows, stage)  # queries: weights of all groups, then their speeds
     is_noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)  # of speeds alone
     exceeds = ~within(vehicle[is_noisy], value[is_noisy], stage)  # by vehicle
     is_dropped = is_noisy & exceeds[vehicle] if exceeds.any() else np.zeros(query.size, np.bool_)
@@ -102,7 +102,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     weight, v its weight times residual speed.
     """
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # from 0: rows ascend
-    touched = []
+    touched = []  # by level: each row's index in the distinct pairs of vehicle and group, and these pairs
     for level in stage.levels:
         pair = vehicle * level.size + level.groups.index[rows.cell, rows.slot]  # code of vehicle, group
         entries, of_row = np.unique(pair, return_inverse=True)

@@ -185,7 +185,7 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
     norm = usual_norm(stage, bounds.fleet)
     if norm is None or stage.counts_public:  # not declared; or weights are exact, hence unscaled
         return stage
-    share = dict(stage.shares).get("cell", Fraction(1))
+    share = dict(stage.shares).get("cell", Fraction(1))  # without such a level, as if cells had all
     noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)
     low_kmh, high_kmh = fitted.NORM_NOISE_KMH
     # Of the typical norm; at 0 all vehicle-days have equal weights.

@@ -150,10 +150,10 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
     A day below LEAST_PART of the declared vehicles is stopped. With the level `city` alone and speeds that are never
     clipped a vehicle-day's weight is 1 whatever it did. Source: docs/released.md, "The wrong input".
 
-    stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day.
+    stage: one of the release, with its noise. day_share: the smallest part of a vehicle-day's total that any day has.
     """
-    # The most noise, of vehicles, by which a usual day is below the threshold LEAST_PART with probability USUAL_STOPS,
-    # and an empty one above it with EMPTY_PASSES. Laplace noise is above t scales with probability e^-t / 2.
+    # The most noise, in vehicles, with which a usual day is below the threshold LEAST_PART with probability USUAL_STOPS
+    # at most, and an empty one above it with EMPTY_PASSES. Laplace noise exceeds t scales with probability e^-t / 2.
     usual_gap, empty_gap = USUAL_PART - float(LEAST_PART), float(LEAST_PART)  # to the threshold, as parts of the fleet
     if stage.kind == "gaussian":
         most_sd = vehicles * min(usual_gap / -_NORMAL.inv_cdf(USUAL_STOPS), empty_gap / -_NORMAL.inv_cdf(EMPTY_PASSES))

@@ -226,7 +226,7 @@ class StageHats:
     differences: Differences | None = None
 
     def __post_init__(self) -> None:
-        if self.centres.shape != (self.hats.cells, self.hats.slots):
+        if self.centres.shape != (self.hats.cells, self.hats.slots):  # centres: of cells, or of places if there are any
             raise ValueError("the centres and the HATs differ in number")
         if self.step_kmh <= 0:
             raise ValueError("the speed step must be above 0")
@@ -241,14 +241,14 @@ class StageHats:
 class Stage:
     """Public plan of a vehicle-day's integers and their noise.
 
-    kind: norm and noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
-    spread: variance of the Gaussian, or scale of the discrete Laplace, in (squared) steps, equal in all stages.
-    share: of a vehicle-day's budget; the shares of a release's stages add up to at most 1.
+    kind: norm and noise: Gaussian (Euclidean) or Laplace (sum of absolute values). spread: variance of the Gaussian, or
+    scale of the discrete Laplace, in (squared) steps, equal in all stages. parts: levels, each with its part of speeds'
+    and of weights' budget. share: of a vehicle-day's budget; those of a release's stages add up to at most 1.
     bound_kmh: B, clip of the norm of a vehicle-day's weighted residual speeds.
     alpha: the part of the share that speeds get; 0 with classes. exponent: of the reports in a HAT, a multiple of 1/4.
     least_norm: least norm of a vehicle-day's reports to that exponent, by which short days weigh less. 0: none.
     counts_public: weights are then exact and unscaled, and speeds have the full share at twice the bound.
-    counts_vehicles: see `dpops.levels.parts`. classes: see `dpops.levels.parts`, ascending inner edges in
+    counts_vehicles: all that it releases is a number of vehicles. classes: ascending inner edges of speed classes, in
     steps of the speed grid. accounting: "gdp" where Gaussian noise is normal and rounded, else discrete.
     number: from 0, of the `stages` of a period. around: None until the stage is laid on a day's HATs.
     """
@@ -347,7 +347,7 @@ class Stage:
 def unit_noise(kind: Kind, spread: Fraction, part: float) -> float:
     """Computes noise deviations of a sum of norm 1, by its budget part.
 
-    spread: Laplace scale, or variance, of a vector of norm UNIT.
+    spread: Laplace scale, or variance, of a vector of norm UNIT that has all of the budget. part: of it, for this sum.
     """
     if kind == "laplace":  # a Laplace law's deviation is sqrt(2) scales
         return math.sqrt(2) * float(spread) / UNIT / part
@@ -358,7 +358,7 @@ def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> Pur
     """Computes the claim of a vector of norm UNIT. spread: Laplace scale, or variance."""
     if kind == "laplace":
         return PureDP(UNIT / spread)
-    return NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), spread)
+    return NOISE_CLAIMS[accounting].of_gaussian(sensitivity=Fraction(UNIT), variance=spread)
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:

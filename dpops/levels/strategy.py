@@ -5,7 +5,7 @@ a part of the day, and the HAT's own. Each has a prior variance. A level's noisy
 are no finer. Posterior variances, plus the bias of clipping, are the expected squared error.
 
 Arguments: `busyness` is a cell's traffic over the average cell's; `centres` are variances, by component, of the centres
-that a stage measures from, around true means.
+that a stage measures from, around true means; `bounds` are public facts: a day's HATs and the fleet.
 """
 
 import math

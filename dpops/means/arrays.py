@@ -209,7 +209,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
         check_plan_input(counts[:0], reported=0, upper=0, epsilon=epsilon)  # raises; below each HAT has a first user
     first = np.cumsum(users) - users  # in `counts`, of each HAT; users, reported: (HATs,)
     samples = np.add.reduceat(counts, first)
-    # One HAT's check is slow: only HATs not far within its bounds are checked. Its last count is the least.
+    # One HAT's check is slow: only HATs not far within bounds are checked, or all if epsilon fails. Counts descend.
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= SAFE_PRODUCT // grid.upper_steps)
     for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]

@@ -46,7 +46,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
     Where users' weights differ from their shares of the samples, the noiseless mean is off: `grouping_sd`.
     """
     if m_ub not in hats.remembered:
-        users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))  # (HATs,)
+        users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))  # (HATs,); counts: (HATs, users)
         laid = lay_out(hats.of_each(np.ravel), users, hats.grid, hats.epsilon, m_ub)
         # From one vector of all HATs' users back to a matrix for each of `hats.counts`, (HATs, users).
         weights = np.split(laid.weight, np.cumsum([counts.size for counts in hats.counts])[:-1])
@@ -160,7 +160,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     width = ends[:, 1:] - ends[:, :-1]
     # Each gap's probability, in logarithms less the largest: no exp overflows; an empty gap's is next to none.
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
-    reach = _running(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
+    reach = _running_sums(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
     gap = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
     # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
@@ -183,7 +183,7 @@ class Ends(NamedTuple):
 def ends_of(means: Float64s, edges: Float64s) -> Ends:
     """Sums ascending means on either side of interval ends."""
     below = rank_below(means, edges)
-    return Ends(edges, _picked(_running(means), below), edges * below, edges * (means.shape[1] - below))
+    return Ends(edges, _picked(_running_sums(means), below), edges * below, edges * (means.shape[1] - below))
 
 
 def _picked(rows: Float64s, columns: Int64s) -> Float64s:
@@ -191,7 +191,7 @@ def _picked(rows: Float64s, columns: Int64s) -> Float64s:
     return rows.take(columns + np.arange(0, rows.size, rows.shape[1])[:, None])
 
 
-def _running(means: Float64s) -> Float64s:
+def _running_sums(means: Float64s) -> Float64s:
     """Computes running sums from 0, (HATs, arrays + 1)."""
     return np.pad(np.cumsum(means, axis=1), ((0, 0), (1, 0)))
 
@@ -204,7 +204,7 @@ def interval_errors_of(
     means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units. sensitivity:
     of a sum without clipping, in fine steps. Half of epsilon is left for the noise.
     """
-    arrays, total = means.shape[1], _running(means)[:, -1:]  # summed as `clipped` is: equal sums have equal floats
+    arrays, total = means.shape[1], _running_sums(means)[:, -1:]  # summed as `clipped` is: equal sums have equal floats
     widest = sensitivity[:, None] * float(hats.grid.step / FINE_PER_STEP)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays  # epsilon / 2; at most as without clipping
     return clamped_errors(total / arrays, hats.upper, (clipped - total) / arrays, scale)

@@ -88,7 +88,7 @@ def argmax(counts: Int64s) -> Int64s:
     The maximum is at one of the counts, which are compared exactly: S(m)**2 / m in integers. Source: S0 and S1, Levy.
     """
     lengths = _exact(counts, max_product=int(counts.sum(axis=1).max()) ** 3)  # S(m)^2 m, compared below
-    sums = _kept_at(lengths)
+    sums = _kept_at(lengths)  # S at each, (HATs, users)
     best, best_kept = lengths[:, -1], sums[:, -1]
     for user in _larger(counts):  # ascending counts: of equally good ones the smallest stays
         m, m_kept = lengths[:, user], sums[:, user]

@@ -59,7 +59,7 @@ class ArrayAverage(Mechanism):
         sensitivities, hat_facts = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
-        # `Plan` checks the one of most noise; documents are copies with four fields of a HAT's (facts: sensitivity).
+        # `Plan` checks the most noise. Documents are copies with a HAT's step, scale, bias and facts (sensitivity too).
         common = Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -91,7 +91,7 @@ class ArrayAverage(Mechanism):
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
-        scale = quotients(laid.sensitivity, laid.arrays, hats.grid.step / (FINE_PER_STEP * hats.epsilon))
+        scale = quotients(laid.sensitivity, laid.arrays, factor=hats.grid.step / (FINE_PER_STEP * hats.epsilon))
         return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

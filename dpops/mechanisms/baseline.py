@@ -26,8 +26,8 @@ class Baseline(Mechanism):
     Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); on the integer sum the sensitivity U m_max is exact. The
     cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
 
-    statistic: "mean-of-vehicles" releases the sum of the L users' means, as a cap at one sample leaves: the integer
-    floor(F sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps; F is FINE_PER_STEP. One s_v / c_v
+    statistic: "mean-of-vehicles" (`counts_once`) releases the sum of the L users' means, as a cap at one sample leaves:
+    the floor of the rational F sum_v s_v / c_v; s_v: sum in grid steps, c_v: samples, F: FINE_PER_STEP. One s_v / c_v
     lies in [0, U], so moves the rational by at most F U, a whole number, and the floor no more: attained from 0 to U.
     Bias, if D samples were dropped: a_v of each user who is left, and all of e others, sum a_v + e <= D. The true mean
     gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released ones for a
@@ -84,9 +84,9 @@ class Baseline(Mechanism):
         if self.counts_once or self.m_ub != "none":  # of means of users, or capped counts: weights may change
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
             raw_weights = (np.ones_like(column) if self.counts_once else column for column in counts)
-            true_weights = (column / column.sum() for column in raw_weights)  # users', in the true mean
+            true_weights = (column / column.sum() for column in raw_weights)  # in the true mean; `weights`: as planned
             return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true_weights))
-        scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
+        scale = quotients(hats.heaviest, hats.samples, factor=hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)  # no bias, so a single point: 0
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

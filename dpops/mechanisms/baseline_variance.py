@@ -47,7 +47,7 @@ class BaselineVariance(Mechanism):
         """Plans one noisy variance, in units of its highest value over RANGE."""
         counts, reported = hat
         mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
-        rate = float(epsilon)
+        rate = float(epsilon)  # below, `_bias` and `_sensitivity` are (numerator, denominator), as parts of U^2 / 4
         cap = chosen(self.m_ub, counts, reported, lambda cap: truediv(*_bias(cap)) + truediv(*_sensitivity(cap)) / rate)
         numerator, denominator = _sensitivity(cap)
         sensitivity = max(1, -(-RANGE * numerator // denominator))

@@ -55,6 +55,7 @@ class Constant(Mechanism):
         """Forecasts how far a HAT's mean, by the prior, lies from the constant."""
         plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
         offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
+        # Of HATs' means: in each matrix of counts, (HATs, users), users weigh as much as they have samples.
         sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))
         return errors_around(hats, sd, scale=np.zeros(sd.size), offset=offset)  # without noise
 

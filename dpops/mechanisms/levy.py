@@ -33,7 +33,7 @@ class Levy(ClippedArrays):
     name = "levy"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
-        """Plans a histogram's bins of width tau, and the longest interval."""
+        """Plans a histogram's bins of width tau, and the longest interval, in fine steps."""
         tau = _tau(arrays, m_ub, upper)
         bins = -(-upper // tau)  # rounded up
         return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
@@ -124,7 +124,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes the interval of a bin of width tau and both neighbours; else all."""
+    """Computes the interval of a bin and both neighbours; of a single bin, all."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -68,7 +68,7 @@ class WorstCaseOptimal(Mechanism):
         """Forecasts mean absolute errors, (HATs,) in units, under the prior."""
         # The bias is nearly normal: its mean and sd follow from moments of what clipping moves each user's mean by.
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(BIAS_POINTS)
-        scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
+        scale = quotients(bound, hats.samples, factor=hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
         clipped_users, shares, columns, moments = _clipped(hats, bound, means)
         start = np.cumsum(clipped_users) - clipped_users
@@ -121,8 +121,8 @@ def _clipped(
         The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the
         first and second moments, (means, columns) each, which users of equal counts and T share.
     """
-    size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
-    hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
+    size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))  # (HATs,); counts: (HATs, users)
+    hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)  # of every user, HAT after HAT
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)  # of a mean from U / 2, after clipping
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
@@ -133,11 +133,12 @@ def _clipped(
         sd = hats.prior.mean_sd(counts[column_user[chosen]])
         if is_noisy:
             low, high = hats.upper / 2 - reach[column_user[chosen]], hats.upper / 2 + reach[column_user[chosen]]
-            width = np.maximum(sd, 1e-9)  # never divided by 0; the moments of clip(X, low, high) - X for X normal
+            # A user's mean X is normal, of `sd`: means and mean squares of how far clipping raises and lowers it.
+            width = np.maximum(sd, 1e-9)  # never divided by 0
             raised, raised_square = _excess((low - means) / width, sd)
             lowered, lowered_square = _excess((means - high) / width, sd)
             first[:, chosen], second[:, chosen] = raised - lowered, raised_square + lowered_square
-        else:  # every user's mean becomes U / 2
+        else:  # every user's mean becomes U / 2: the same moments, without integrals
             first[:, chosen] = hats.upper / 2 - means
             second[:, chosen] = (hats.upper / 2 - means) ** 2 + sd**2
     return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], column, (first, second)

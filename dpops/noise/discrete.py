@@ -103,7 +103,7 @@ def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def ratio(scale: Fraction) -> tuple[int, int]:
-    """Reduces a scale to terms below 2**50, rounded up: never less noise."""
+    """Reduces a scale to terms below 2**50, rounded up: never less noise. Raises ValueError."""
     if scale < 0:
         raise ValueError(f"a noise scale must be >= 0, got {scale}")
     t, s = scale.numerator, scale.denominator

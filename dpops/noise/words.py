@@ -57,7 +57,7 @@ class Words:
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD_BITS
         out: NDArray[np.bool_] = gap > 0
-        for row in np.flatnonzero(np.abs(gap) < _FLOAT_DOUBT).tolist():
+        for row in np.flatnonzero(np.abs(gap) < _FLOAT_DOUBT).tolist():  # floats do not decide: exact rates, more bits
             out[row] = self.uniform(int(words[row])).is_below_exp(exact(row))
         return out
 
@@ -94,7 +94,7 @@ class Uniform:
         bits = self._bits
         while True:
             digits = self.to(bits)
-            low, high = (rate, rate) if isinstance(rate, Fraction) else rate(bits)
+            low, high = (rate, rate) if isinstance(rate, Fraction) else rate(bits)  # bounds by so many binary digits
             if digits < exp_floor(high, bits) - 1:  # `exp_floor` is off by 1 at most
                 return True
             if digits > exp_floor(low, bits) + 1:

@@ -30,7 +30,7 @@ def mean_sensitivity(heaviest: int, retained: int) -> Ratio:
 def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Ratio:
     """Computes Delta_var / (U^2 / 4).
 
-    It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd K if `whole_users`.
+    K: retained, k*: heaviest. It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for odd K if `whole_users`.
     """
     if retained > 2 * heaviest:
         return 4 * heaviest * (retained - heaviest), retained * retained
@@ -48,7 +48,7 @@ def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
     """Computes E_var / (U^2 / 4).
 
     It is 4 K D / n^2 if D = n - K is below n / 2 (erratum E1), else 1, or 1 - 1 / n^2 for an odd n if `whole_users`: as
-    if one user of n samples held the D dropped ones.
+    if one user of n samples held the D dropped ones. n: samples, K: retained. whole_users: nobody is capped.
     """
     return variance_sensitivity(samples - retained, samples, whole_users)
 
@@ -126,6 +126,8 @@ class Search:
 
     An entry is a row of the tally, (HAT, vehicle), that its vehicle may leave: [first[v], last[v]) of `entry_*` for
     vehicle v, unordered, as the last overwrites a removed one. Memoryviews access single elements as fast as lists.
+    By HAT: samples, retained ones and the dropped part; first_row, second_row, first_count, second_count: of its two
+    heaviest vehicles still there; end: of its rows. `exact` computes a HAT's error, which must not pass `threshold`.
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:

@@ -83,7 +83,7 @@ class PlannedTree(NamedTuple):
 def share_error(shape: PlannedTree) -> float:
     """Averages E|noise| of shares over inner edges, for mass and epsilon 1."""
     sds = law(*shape).prefix_sd()
-    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0  # E|noise| as of a Laplace law of this sd
+    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0  # approximately: E|noise| as of one Laplace draw
 
 
 @cache
@@ -106,7 +106,7 @@ def tree_plan(
 ) -> TreePlan:
     """Plans a tree; a user's mass may change bins: sensitivity is 2 max(masses).
 
-    masses: int64 (users,), to which histograms are scaled, in units. bias_bound: misplaced mass: bounds shares' bias.
+    masses: int64 (users,), to which histograms are scaled, in units. bias_bound: part of the mass that is misplaced.
     rounding: a user's histogram, cut to units, loses less than one from each prefix. facts: the mechanism's own.
     """
     max_mass, total = int(masses.max()), int(masses.sum())
@@ -191,12 +191,13 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 
 @lru_cache(maxsize=16)
-def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
-    """Simulates shares' mean errors by scale of noise, (NOISE_SCALES,); mean, sd: prior."""
+def _share_errors(tree: Tree, level_shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
+    """Simulates mean errors of shares of reports by noise's scale, (NOISE_SCALES,); mean, sd: prior."""
     cases = expected_cdfs(tree.bins, mean, sd, upper)
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5  # a fixed seed: forecasts repeat
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
-    noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), total=0.0, tree=tree, shares=shares)
+    node_scales = np.sqrt(law(tree, level_shares).variances / 2)
+    noise = cumulative(laplace * node_scales, total=0.0, tree=tree, shares=level_shares)
     true, noise = np.repeat(cases, _PRIOR_DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
     return np.array([np.abs(consistent(true + scale * noise) - true).mean() for scale in NOISE_SCALES.tolist()])

@@ -67,7 +67,8 @@ class Law(NamedTuple):
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
     """Computes the noise law of prefixes, linear in the nodes, at epsilon 1."""
-    weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)  # row i: of node i at 1, others at 0
+    # Row i is of noise 1 in node i alone; `total`, the known root's noise, is 0. shares: of epsilon, by level.
+    weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
         shared.flags.writeable = False  # the cache gives all callers the same arrays

@@ -19,7 +19,8 @@ class Tree:
     """Tree whose leaves are bins; level i branches n_i-fold.
 
     The root has no noise. bins: K >= 1. branching: n_1, .., n_h, root first, each >= 2, of product N >= K (for
-    K = 1 the one factor 1). Leaves from K on are padding; nodes of nothing else are left out. Source: algorithms 10.1.
+    K = 1 the one factor 1). Leaves from K on are padding; nodes of nothing else are left out. sizes, widths: by level,
+    its number of nodes, and of leaves below one. Source: algorithms 10.1.
     """
 
     bins: int
@@ -90,8 +91,8 @@ _SHARE_STEPS = 1_000_000  # shares are whole multiples of one millionth, so that
 def best_tree(bins: int) -> Tree:
     """Chooses the tree of least prefix error.
 
-    Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
-    factor alone, so the best tree is the shortest path from width 1 to one of at least K (`bins`), edges D_i^(1/3).
+    Trees of all factors in every order, padded or not, are compared: D_i, a level's `digit_sum`, depends on the width
+    below it and the factor alone: the best tree is the shortest path from width 1 to K (`bins`) at least, by D_i^(1/3).
     Raises ValueError for fewer than 1 or more than 10,000 bins.
     """
     if not 1 <= bins <= MOST_BINS:

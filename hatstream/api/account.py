@@ -21,9 +21,9 @@ from transforms.sinks.published import COLUMNS, ResultColumn
 class AccountReport:
     """Guarantee, spending and missing slots of a verified ledger.
 
-    guarantee: one sentence. spent: privacy loss by period over all claims. bounds: of spans of days. record: newest
-    release, signatures, head. costs: of days in a row; standing: of daily presence at one place of a map. slots: number
-    in the requested dates; gaps: due slots among them that are not fully released.
+    guarantee: one sentence. spent: privacy loss by period over all claims. limit: the one in force. bounds: of losses
+    in spans of days. record: newest release, signatures, head. costs: of days in a row; standing: of daily presence at
+    one place of a map. slots: number in the requested dates; gaps: due ones among them that are not fully released.
     """
 
     spec: Specification
@@ -66,7 +66,8 @@ class AccountReport:
 
         Args:
             place: Location of the account, from the option `account`; or its ledger, with the key beside it.
-            dates: First and last local date of the slots to check, or ISO times on slot edges.
+            dates: First and last local date of the slots to check, or ISO times on slot edges; None checks no slot.
+            days: Numbers of consecutive days whose costs are reported.
         """
         calendar = range_of(spec.timetable, *dates) if dates else None
         place = location.find(place, key=None) if isinstance(place, str) else place
@@ -75,11 +76,11 @@ class AccountReport:
         limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)
         bounds = guarantees.span_bounds(limit, by_period)
         spent = {period: guarantees.loss_of(total, limit) for period, total in by_period.items()}
-        most, now_s = max(spent.values(), default=guarantees.Loss()), int(datetime.now(UTC).timestamp())
+        largest_loss, now_s = max(spent.values(), default=guarantees.Loss()), int(datetime.now(UTC).timestamp())
         return cls(
             spec=spec,
             place=place,
-            guarantee=guarantees.sentence(spec, bounds, hat=spec.privacy.allocation.epsilon, spent=most),
+            guarantee=guarantees.sentence(spec, bounds, hat=spec.privacy.allocation.epsilon, spent=largest_loss),
             spent=spent,
             limit=limit,
             bounds=bounds,
@@ -104,7 +105,7 @@ def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     >>> result_columns(load("examples/hourly-means.toml"))["lower95"].unit
     'column unit'
     """
-    words = {
+    words = {  # that fill the braces in the columns' meanings
         "value": value_meaning(spec),
         "interval": _LEARNED_TEXT if spec.is_learned else _INTERVAL_TEXT,
         "learned": _LEARNED_TEXT,

@@ -65,20 +65,20 @@ def release_days(
     days = _days_of(spec, counts)
     if not days:
         return {}
-    slots = {slot_s: facts for day in days.values() for slot_s, facts in day.facts.items()}
+    slots = {slot_s: facts for day in days.values() for slot_s, facts in day.facts.items()}  # of all days, by start
     account, noise = _MemoryAccount.of(spec), Noise() if seed is None else Noise(np.random.default_rng(seed).bytes)
     run = _EvaluatedDays(spec, account, _release_of(spec, slots, account), noise)
     for number, day in enumerate(days.values()):
         facts = list(day.facts.values())
         if forecasts and number:
             run.show("forecast", estimates_of_period(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        groups = list(map(run.release.group, day.facts))  # by slot, ascending: first start of those drawn together
+        groups = list(map(run.release.group, day.facts))  # of each slot, ascending: start of its group's first slot
         group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
         for first_s in dict.fromkeys(groups):
             run.draw(first_s, day.table.take(group_of_row == first_s))
     if whole:
         recorded = run.recorded
-        model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # no day is folded into others
+        model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # keeps old days one by one
         for period, day in days.items():
             facts = list(day.facts.values())
             estimates = estimate_by_all(recorded, model, period, facts)
@@ -186,7 +186,7 @@ class _EvaluatedDays:
     def draw(self, first_s: int, table: wire.Tally) -> None:
         """Draws a group of slots, in shard 0 alone, and estimates it. first_s: start."""
         release, recorded = self.release, list[RecordedSlot]()
-        # In order a stage rests on those recorded before: one after another, until none is left.
+        # Where stages are drawn in order, each depends on those recorded before: one is drawn at a time, to the last.
         groups = {(first_s, 0): lambda: [table]}  # tallies by (slot, shard), in a function, as others load them
         while drawn := release.draw(groups, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
@@ -194,7 +194,7 @@ class _EvaluatedDays:
                 break
         for slot in recorded[-1:] if release.draws_in_order else recorded:  # the last stage stands for all
             for estimates in release.estimates(slot, History(self.account)):
-                self.show(estimates.product or "hats", [estimates._replace(product="")])  # as `show` appends it
+                self.show(estimates.product or "hats", [estimates._replace(product="")])  # else `show` names it twice
 
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
@@ -238,21 +238,21 @@ def count_days(
     paths = input_paths(pattern)
     calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
     rules = spec.rules(calendar, os.urandom(32))  # any key: hashes of vehicles are only compared here
-    # Without facts of slots: the release's cap and columns alone are used.
+    # It needs no facts of slots, as only the release's cap and columns are used.
     release = _release_of(spec, facts={}, account=_MemoryAccount.of(spec))
     packed_by_slot: dict[int, list[bytes]] = {}
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
             observations, cell, _ = observed(batch, rules, spec.ground)
-            for (slot_s, _), packed, *_ in wire.split(observations, cell, shards=1):
-                packed_by_slot.setdefault(slot_s, []).append(packed)
+            for packed in wire.split(observations, cell, shards=1):
+                packed_by_slot.setdefault(packed.key[0], []).append(packed.data)  # key: start of the slot, and shard
         report("files read", number, len(paths))
     tables = []
     for period, period_slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in period_slots]
         slots = {slot_s: wire.unpack_events(packed_by_slot[slot_s]) for slot_s in starts if slot_s in packed_by_slot}
         if slots and rules.need_whole_periods:
-            slots = derived_events(slots, rules, spec.ground)[0].by_slot()  # events, with speeds or headings
+            slots = derived_events(slots, rules, spec.ground)[0].by_slot()  # [0]: events with their derived values
         for slot_s, events in slots.items():
             counted, _duplicates = tally(events, slot_s, release.cap, _columns_of(spec, release, bins))
             tables.append(_rows_of(spec, period, starts.index(slot_s), counted))
@@ -289,7 +289,7 @@ def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tup
 
 def _rows_of(spec: Specification, period: str, slot: int, counted: wire.Tally) -> pa.Table:
     """Writes a slot's tally as rows of `count_days`. slot: its number in the period."""
-    size, cell = counted.vehicle.size, counted.cell
+    size, cell = counted.vehicle.size, counted.cell  # with places, cells are pieces' indices
     names: list[str | None] = [None] * size
     if spec.places is not None:
         pieces = spec.places.pieces
@@ -325,7 +325,8 @@ def _cell_keys(spec: Specification, counts: pa.Table) -> Int64s:
         piece_of = {(cells[cell], places[place]): number for number, (cell, place) in enumerate(pairs)}
         rows = zip(counts["cell"].to_pylist(), counts["place"].to_pylist(), strict=True)
         return np.array([piece_of.get(row, -1) for row in rows], np.int64)
-    named = counts["cell"].combine_chunks().dictionary_encode()
-    texts, number_of = named.dictionary.to_pylist(), {} if spec.keys is None else spec.keys.number
+    encoded = counts["cell"].combine_chunks().dictionary_encode()
+    texts, number_of = encoded.dictionary.to_pylist(), {} if spec.keys is None else spec.keys.number
     numbers = [int(text, 16) if spec.keys is None else number_of.get(text.encode(), -1) for text in texts]
-    return np.asarray(spec.ground.keys(np.array(numbers, np.int64))[named.indices.to_numpy()])
+    # `ground.keys` makes hexagons outside the region negative; numbers of keys stay.
+    return np.asarray(spec.ground.keys(np.array(numbers, np.int64))[encoded.indices.to_numpy()])

@@ -154,6 +154,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema,
         path: Path in .parquet, .avro, .csv, .jsonl or .geojson, which draws the H3 cells of the column `cell`.
         rows: A value per column of the schema, or None.
         schema: Columns of texts, integers, floats, lists of floats and instants.
+        mode: Permissions of the file, less the process's umask.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"

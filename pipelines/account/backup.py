@@ -40,7 +40,10 @@ class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Backup(NamedTuple):
-    """Content of a backup file. entries: at least one."""
+    """Content of a backup file. entries: of one ledger, at least one.
+
+    header: time, key, and the head's entry of each ledger, by the hash of the ledger's first entry (`genesis`).
+    """
 
     header: _BackupHeader
     entries: Entries
@@ -58,13 +61,13 @@ class Backup(NamedTuple):
     def with_entries(self, entries: Entries) -> "Backup":
         """Returns a backup with these, newer entries of the same ledger, and their head."""
         head, newest = self.header.head, entries[-1]
-        accounts = head[self.genesis]["accounts"]  # of this key; one opened meanwhile is remembered at its next entry
+        accounts = head[self.genesis]["accounts"]  # of this key; the head gets later ones at their next entry
         last = RememberedHead(sequence=newest["seq"], hash=newest["hash"], accounts=accounts)
         return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: last}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
-        """The entry of the newest released slot or period."""
+        """The entry of the newest released slot or period; None without a release."""
         releases = (entry for entry in self.entries if entry["kind"] == "release")
         return max(releases, key=lambda entry: entry["slot_s"], default=None)
 
@@ -87,7 +90,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
     remembered = dict(location.witness.read_all())  # the head file: before the ledger, which never lags behind it
     book.verify()
     entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
-    # With the head of these entries: the ledger may have grown since the head was read.
+    # Sets the head to the newest of these entries: the ledger may have grown since the head was read.
     backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries).with_entries(entries)
     content = io.BytesIO()
     with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed:
@@ -103,8 +106,8 @@ def restore(
 ) -> tuple[Backup, list[str]]:
     """Restores and lists missing parts of ledger, key and head; existing parts must match.
 
-    results, nothing_since: evidence of no release since: all result folders, or the operator's word.
-    Raises AccountRefusal where released days could be drawn again, LedgerError for a damaged file or ledger.
+    results, nothing_since: evidence of no release since: all result folders, or the operator's word. Raises LedgerError
+    for a damaged file or ledger; AccountRefusal for another key or ledger, or if released days could be drawn again.
     """
     backup = read_backup(path)
     location.key.parent.mkdir(parents=True, exist_ok=True)
@@ -147,15 +150,15 @@ def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
     """Checks whether the head remembers the backup's newest entry; a later one raises AccountRefusal."""
     head = Head(path, signature)
     for account in {entry["account"] for entry in backup.entries}:
-        if head.home(account) not in (None, backup.genesis):  # the first entry of the ledger that it lives in
+        if head.home(account) not in (None, backup.genesis):  # `home`: the genesis of the account's ledger
             raise AccountRefusal(
                 f"account {account!r} lives in another ledger that this key file was used with: name that one with "
                 "--ledger, or another key file with --key"
             )
     if (remembered := head.read_all().get(backup.genesis)) is None:
         return False
-    check_unsigned(remembered, backup.entries, signature)  # a head from before entries were signed counts no more
-    if (missing := remembered["sequence"] - backup.last[0]) > 0:
+    check_unsigned(remembered, backup.entries, signature)  # refuses an unsigned head once entries record a signed one
+    if (missing := remembered["sequence"] - backup.last[0]) > 0:  # [0]: the backup's newest sequence number
         raise AccountRefusal(
             f"the head file {path} remembers {missing:,} entries more than the backup of {backup.header.made} "
             "has: restored, they would be released again with fresh noise, a second look. Restore a newer backup; "
@@ -167,7 +170,8 @@ def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
 def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_since: bool) -> None:
     """Refuses a backup without evidence that it holds all releases.
 
-    Evidence are result folders with its newest release and no slot that it lacks; without folders the operator's word.
+    Evidence are result folders with its newest release and no slot that it lacks; without folders `nothing_since`, the
+    operator's word.
     """
     if not folders and nothing_since:
         return
@@ -179,10 +183,10 @@ def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_sin
         )
     bodies = [entry["body"] for entry in backup.entries if entry["kind"] == "account"]
     opened = [msgspec.json.decode(body, type=Account) for body in bodies]
-    # Slots of 60 minutes, as any would do: only days and periods are asked of these timetables.
+    # Only days and periods are looked up in these timetables, so slots of any length do: 60 minutes.
     clocks = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
     releases = [entry for entry in backup.entries if entry["kind"] == "release"]
-    entry_of = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}  # any of each
+    entry_of = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}  # one, of any slot
     by_periods = {spec_id for spec_id, entry in entry_of.items() if isinstance(decode(entry["body"]), StageUnit)}
 
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:

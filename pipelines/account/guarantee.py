@@ -103,9 +103,9 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}  # once each, as many windows are alike
         for first, spent in sums.items():
             if not fits[spent]:
-                accountable = span.limit if span.limit.can_add(spent) else limit  # a newer limit may know no such claim
-                # Of several days the later ones may have been steered by the earlier ones' results.
-                over[first] = loss_of(spent, accountable, steered=span.days > 1).rounded_up()
+                terms = span.limit if span.limit.can_add(spent) else limit  # a new limit may not add old claims up
+                # In a span of several days, results of earlier ones may have steered what later ones released.
+                over[first] = loss_of(spent, terms, steered=span.days > 1).rounded_up()
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"  # "ever" is the one period of an account by vehicle-ever
@@ -123,7 +123,7 @@ def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, sp
     """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's loss."""
     if spec.is_learned:  # one total per period, whatever HATs have
         return levels_sentence(spec, bounds)
-    total = spec.privacy.allocation.total  # of a period, which may not be spent yet
+    total = spec.privacy.allocation.total  # a period's, even if it is not all spent yet
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes, values = "raises those of a true one by" if period.delta else "changes them by", spec.value.plural
     return (
@@ -181,11 +181,12 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
     period's claim, as nothing is released then.
     """
-    (least_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # of a period, each of which shows places
-    period = Accountant().compose([least_claim])
+    (period_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # a release's total, of which a map is a part
+    period = Accountant().compose([period_claim])
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.can_add(period) for bound in bounds):
         return capped
-    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # shortest span's
+    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # limit of the shortest span
+        # One day needs no cap: a claim above a limit is never released.
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
         capped.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
     return capped
@@ -224,10 +225,10 @@ def _factor(epsilon: Fraction) -> str:
 
 
 def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
-    """Computes costs of consecutive days, each at the dearest period's debits."""
-    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # of one period
-    periods = ((number, periods_in(privacy_unit, number)) for number in days)  # each spends all claims: a list repeated
-    return [Cost(number, loss_of(Accountant().compose(claims * repeats), limit)) for number, repeats in periods]
+    """Computes costs of consecutive days at the dearest period's debits."""
+    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # a list: of one period
+    touched_periods = ((number, periods_in(privacy_unit, number)) for number in days)  # each period spends all claims
+    return [Cost(number, loss_of(Accountant().compose(claims * count), limit)) for number, count in touched_periods]
 
 
 def periods_in(privacy_unit: str, days: int) -> int:
@@ -267,7 +268,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":
         return None
-    # Within the longest span's length all of these windows are over.
+    # After as many days as the longest span has, no day lies in a window that is over a limit.
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
     # The least debit of each day. `excess` tries the earliest first; a day that fits counts against later ones.
     least_claim, _ = spec.least
@@ -296,10 +297,10 @@ def verify_record(book: Ledger, spec: Specification) -> LedgerRecord:
     """Verifies the ledger and returns its record. Raises LedgerError if it is damaged."""
     verified = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}
-    newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
-    entry = book.hash_of(newest).partition(".")[0] if newest else ""  # without the signature after the dot
-    is_signed = verified.checked == verified.entries
-    return LedgerRecord(entry, is_signed, verified.describe(), book.describe_head())
+    sequence = max((book.last_of(spec.spec_id, period) for period in periods), default=0)  # of the newest release
+    newest_hash = book.hash_of(sequence).partition(".")[0] if sequence else ""  # without the signature after the dot
+    is_signed = verified.checked == verified.entries  # each has a signature that was compared
+    return LedgerRecord(newest_hash, is_signed, signatures=verified.describe(), head=book.describe_head())
 
 
 class Gap(NamedTuple):

@@ -63,7 +63,7 @@ def show(location: AccountLocation, as_json: bool) -> None:
         out.print(table)
         if account["spans"]:
             table = table_of("of spans of days, by day", ">|span", "|from", "|to", ">|left")
-            for use in account["spans"]:  # see `SpanUse`; a limit that was lowered may be exceeded
+            for use in account["spans"]:  # `part`: share of the limit that is used, above 1 if the limit was lowered
                 table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
             out.print(table)
         if public and account["adjacency"] == "add-remove":

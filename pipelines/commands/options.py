@@ -243,10 +243,10 @@ class FlinkStarter:
     local: bool
     job_server: str | None
     worker_pool: str | None
-    rest: str | None
+    rest: str | None  # address of Flink's REST interface
     parallelism: int
     checkpoint_s: float
-    restarts: int
+    restarts: int  # limit for a failed stream
     savepoint: str | None
 
     def __post_init__(self) -> None:

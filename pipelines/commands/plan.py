@@ -195,7 +195,7 @@ def _classes(statistic: StatisticPlan) -> Table:
             hat_class.vehicles,
             f"{hat_class.hats:,}",
             chosen[0]["mechanism"] if len(chosen) == 1 else "\n".join(names),
-            "-" if hat_class.m_ub is None else f"{hat_class.m_ub:g}",
+            "-" if hat_class.m_ub is None else f"{hat_class.m_ub:g}",  # length of pseudo-users, where there are such
             f"{hat_class.noise_scale:.2f}",
             f"{hat_class.bias_bound:.2f}",
             Text(f"{hat_class.forecast_error:.2f}", "bold"),
@@ -309,10 +309,10 @@ def _totals(plan: PlannedLevels) -> Table:
         *("|total", *(f">|{number}" for number in (*plan.vehicles_in_a_hat, *needed))),
     )
     for total in plan.totals:
-        span = _LABEL[total.days] or ("now" if total.as_specified else "")
+        span = _LABEL[total.days] or ("now" if total.as_specified else "")  # the days that the widths are of
         row = (
             f"{total.epsilon:.4g} {span}".strip(),
-            *_in_brackets(total.half_widths, total.reliable),
+            *_in_brackets(total.half_widths, total.reliable),  # of HATs that would be held back in brackets
             *map(_number, (total.hat_vehicles, total.place_vehicles, total.fleet)),
         )
         table.add_row(*row, style="bold" if total.as_specified else None)
@@ -335,7 +335,7 @@ def _spans(spans: Sequence[SpanWorth], value_unit: str) -> Table:
     )
     for span in spans:
         published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
-        row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"
+        row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"  # in brackets: days held back
         table.add_row(*row, *_in_brackets(span.error, published), style="bold" if span.as_specified else None)
     return table
 

@@ -100,8 +100,8 @@ def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Col
     """Lists files and topic, counts HATs without a trip. slots: start and cells."""
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
-    if spec.trips is not None:
-        served = [(cells, spec.served_cells(start_s) or ()) for start_s, cells in slots]
+    if spec.trips is not None:  # else `served_cells` is None
+        served = [(cells, spec.served_cells(start_s) or ()) for start_s, cells in slots]  # by slot: all, with a trip
         facts["without_trip"] = sum(cell not in with_trip for cells, with_trip in served for cell in cells)
     return facts
 
@@ -151,8 +151,8 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
         facts: dict[str, Fact] = {
             "periods": [period._asdict() for period in checked.periods],
             "refused": refused,
-            "vehicle_ids": checked.merged._asdict(),  # that another `input.vehicle_form` merges
-            "speeds": checked.shares._asdict(),
+            "vehicle_ids": checked.merged._asdict(),  # number of ids, and of those that other forms of ids would merge
+            "speeds": checked.shares._asdict(),  # numbers of reports with implausible speeds
         }
         click.echo(Summary(public={}, operator_only=Operator({"rows": checked.outcome.rows} | facts)).json())
         return
@@ -211,7 +211,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),  # ledger numbers would show audit events
+                "stages": stages_of(period, counted(entries).__getitem__),  # from 1: gaps would show audit events
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(region),
                 "delta": float(levels.delta or 0),

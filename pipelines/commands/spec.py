@@ -117,11 +117,12 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
     if (by_day := span.by_day) is None:
         epsilon, _rho = span.of_a_day()
         return f"{served} with {float(epsilon):.3g} each"
-    ordinary, first = f"{served}: {_by_epsilon(by_day.by_weekday, spec.timetable.weekdays)}", by_day.first_days
-    if first is None:
-        return ordinary
-    shares = _by_epsilon(by_day.first, first.weekdays.intersection(spec.timetable.weekdays))
-    return f"{ordinary}; the first {first.days}, from {first.since} on: {shares}"
+    text, first_days = f"{served}: {_by_epsilon(by_day.by_weekday, spec.timetable.weekdays)}", by_day.first_days
+    if first_days is None:
+        return text
+    # `first`: shares of the account's first days, by weekday.
+    shares = _by_epsilon(by_day.first, first_days.weekdays.intersection(spec.timetable.weekdays))
+    return f"{text}; the first {first_days.days}, from {first_days.since} on: {shares}"
 
 
 def _by_epsilon(by_weekday: Sequence[DayShare], served_days: Container[Weekday]) -> str:

@@ -67,7 +67,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def epsilon_of(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon  # an unknown one may be the largest
 
-    # Numbers are above 0, or None where unknown.
+    # Of numbers of HATs, the largest that is known; None if none is, as 0 is no number of HATs.
     largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
     for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
         largest[name] = max((getattr(period, name) for period in periods), key=epsilon_of)
@@ -87,9 +87,10 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     unsorted = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
     rows = unsorted.take(np.lexsort((counts.vehicle, counts.place, slot)))  # in the order of a release's tallies
     planned = rows
-    if not (counts.slots_named and counts.vehicles_named):  # whose rows are whose is unknown: each is another vehicle's
+    # Without both names it is unknown which rows of a slot are one vehicle's: each is planned as a vehicle by itself.
+    if not (counts.slots_named and counts.vehicles_named):
         planned = replace(rows, vehicle=np.arange(rows.vehicle.size))
-        if cap:  # which bounds the HATs of one vehicle
+        if cap:  # then the cap stands for the most HATs of a vehicle
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
@@ -97,12 +98,12 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     plan_count = allocation.plan_count(slots or 1)  # 1: accounts without dates, or without slots
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
-    # What vehicles add up to: codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
+    # Codes of pairs (slot, vehicle), and cells with samples of each; `_composed` uses what is named of them.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
     vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
-    debit = sum((share.bound for _, share in divided), Fraction(0))
+    debit = sum((share.bound for _, share in divided), Fraction(0))  # bound: most that a vehicle spends in a plan
     hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
     return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
 
@@ -134,7 +135,7 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     if not (counts.slots_named and counts.vehicles_named):  # a vehicle's HATs in a slot are not known
         return samples
     order = np.lexsort((counts.slot, counts.vehicle))
-    vehicle_slot = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
+    vehicle_slot = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # number of the pair
     drawn = np.random.default_rng(0).random(samples.size)[order]  # seeded: equal counts have equal plans
     samples[order[rank_in_group(vehicle_slot, drawn) >= cap.max_cells]] = 0  # HATs beyond the cap, in drawn order
     return samples
@@ -145,8 +146,8 @@ def _composed(
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    vehicle_hats: numbers of HATs by slot and vehicle. rates: epsilon of a HAT, by index of slot. debited: epsilon that
-    the counted period takes from the account.
+    vehicle_hats: pairs of slot and vehicle, and the vehicle's number of HATs there, (pairs,) each. rates: epsilon of a
+    HAT, by index of slot. debited: epsilon that the counted period takes from the account.
     """
     _, vehicle, cells = vehicle_hats
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None

@@ -46,8 +46,8 @@ class SampleCounts(NamedTuple):
     place: Int64s  # HAT within its slot
     vehicle: Int64s
     samples: Int64s  # at least 1
-    slots_named: bool  # else rows of one slot may be of several; vehicles_named: else of one vehicle
-    vehicles_named: bool
+    slots_named: bool  # if not, rows with one code may be of several slots
+    vehicles_named: bool  # if not, rows with different codes may be of one vehicle
     origin: str  # in words, for the plan
     period: Int64s | None = None  # code of the row's period, an index of `days`
     days: tuple[int, ...] | None = None  # number of local days counted, per period
@@ -78,8 +78,8 @@ def typical_counts() -> SampleCounts:
 
 
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
-    """Counts a simulated day, which needs no bounding box, by cell and slot."""
-    table, day, vehicles = sample  # reports of a local day, and their number of vehicles
+    """Counts a simulated day's reports by cell and slot; no bounding box applies."""
+    table, day, vehicles = sample  # reports, their local day, and their number of vehicles
     slots = _slots_of(spec, day, days=1)
     units, key = Units("us", PER_UNIT["km/h"]), b"made-up vehicles have no secrets"
     rules = Rules(spec.value.grid, units, bbox=None, calendar=slots, vehicle_key=key)
@@ -100,7 +100,7 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
     placed = slots.locate(observed.event_us)
     in_slots = observed._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
-    # As a release's tallies are, but in one shard, without cap or columns to sum. key: (slot, shard).
+    # Tallied as in a release, but in one shard, without a cap and without sums of values. key: (slot, shard).
     by_slot = wire.split(located, cell, shards=1)
     tallies = [tally(wire.unpack_events([events.data]), events.key[0], cap=None, columns=())[0] for events in by_slot]
     if not tallies:

@@ -229,7 +229,7 @@ def _other_choices(
         choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
-            suppress = weights_of(spec.value.grid, spec.statistics)  # of errors, by which vehicles leave HATs
+            suppress = weights_of(spec.value.grid, spec.statistics)  # of the errors that decide which vehicles leave
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             whole = replace(spec.privacy.allocation, scope="period")  # its slots are planned together

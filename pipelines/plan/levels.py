@@ -89,7 +89,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release. counts: of a period, secret, for the operator alone."""
     levels = spec.by_levels
-    bounds, width = known_of(spec), spec.value.width  # width: converts differences from km/h
+    bounds, width = known_of(spec), spec.value.width  # public HATs and fleet; `width` converts differences from km/h
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS
@@ -98,7 +98,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     spans = worth_of_spans(spec, bounds)
     usable = []  # by choice of HATs: as specified, in coarser cells, in longer slots
     for choice, facts, trips in choices_of_hats(spec, bounds):
-        # Of HATs as specified all spans are forecast above; of others the specified span alone is compared.
+        # For HATs as specified all spans are forecast above; for other HATs only the specified span is.
         spans_of_choice = spans if facts is bounds else worth_of_spans(spec, facts, others=())
         usable.append(UsablePart.of(spec, choice, facts, trips, spans_of_choice))
     is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to be chosen
@@ -165,34 +165,34 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
     """
     value, levels, is_first, day_number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
-    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # its unit in a km/h
+    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # width(1.0): a km/h in the value's unit
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day_number)
 
     def is_enough_in_hat(vehicles: float) -> bool:
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day_number).kmh[0] <= within_kmh)
 
-    def is_enough_in_place(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
-        """Checks whether so many in a cell's HATs give its day the half width."""
+    def is_enough_in_cell(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
+        """Checks whether so many in each HAT give a cell's day the half width."""
         half = place_half_widths(stage, facts, np.array([vehicles]), upper, day_number)[0]
-        finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # its groups alone count here
+        finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # any share: only groups are looked at
         tells_cells_apart = finest.groups.shape[0] == facts.hats.cells  # not only parents or the city
         return tells_cells_apart and bool(half <= within_kmh)
 
     def is_enough_as_fleet(vehicles: int) -> bool:  # for the average cell, whose vehicles are `usual_vehicles`
         facts = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
         *_, last = stages_of(levels, facts, factor, is_first=is_first)
-        return is_enough_in_place(last, facts, facts.usual_vehicles)
+        return is_enough_in_cell(last, facts, facts.usual_vehicles)
 
     return Total(
         epsilon=float(forecasts.day_total(levels, factor, ONE if is_first else levels.usual_share)[0]),
         days=days,
-        as_specified=factor == 1 and days == _LATER,
+        as_specified=factor == 1 and days == _LATER,  # most days are later ones
         levels={name: float(share) for name, share in stage.shares},
         half_widths=value.width(shown.kmh).tolist(),
         reliable=shown.reliable.tolist(),
         hat_vehicles=fewest(is_enough_in_hat, MOST_VEHICLES),
-        place_vehicles=fewest(partial(is_enough_in_place, stage, bounds), MOST_VEHICLES),
+        place_vehicles=fewest(partial(is_enough_in_cell, stage, bounds), MOST_VEHICLES),
         fleet=fewest(is_enough_as_fleet, MOST_VEHICLES),
     )
 

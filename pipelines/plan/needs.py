@@ -50,7 +50,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
-    rows = [_need(spec, stat, epsilon * factor, within, is_now=factor == 1) for factor in FACTORS]  # of epsilon
+    rows = [_need(spec, stat, epsilon * multiple, within, is_now=multiple == 1) for multiple in FACTORS]
     name = stat.mechanism.name
     return MechanismNeeds(
         mechanism=name,
@@ -69,7 +69,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, with
     def needed(mechanism: Mechanism) -> int | None:
         return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
 
-    needs = {  # of all that release the statistic; `auto` chooses among these, a constant has no interval
+    needs = {  # fewest vehicles by mechanism; `auto` chooses among these, and a constant has no interval
         name: needed(cls())
         for name, cls in registered().items()
         if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
@@ -116,7 +116,7 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
     """Finds the least number that holds, as all larger ones do; None beyond `limit`."""
-    # By a galloping search, as large numbers cost most to try: powers of 2, then between the last two.
+    # A galloping search tries few large numbers, which cost most: powers of 2, then between the last two.
     end = next(2**k for k in range(limit.bit_length() + 1) if 2**k >= limit or holds(2**k))
     number = bisect_left(range(min(end, limit) + 1), True, lo=end // 2 + 1, key=holds)
     return number if number <= limit else None

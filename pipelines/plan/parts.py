@@ -75,18 +75,18 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share  # the default, if none are specified
-    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # of places, appended last, on a usual day
+    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # [-1]: a usual day's stage of places
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
     fine = {coarse + step for step in FINER if coarse + step <= 15} | (set() if specified is None else {specified})
     kinds = [  # an H3 cell has 7 cells of the next resolution, of which 15 is the finest
-        _Kind(f"resolution {finer}", cells * 7 ** (finer - coarse), cells, as_specified=finer == specified)
+        _Kind(f"resolution {finer}", places=cells * 7 ** (finer - coarse), cells=cells, as_specified=finer == specified)
         for finer in sorted(fine)
     ]
     if pieces is not None and specified is None:
-        number, occupied_cells = pieces.places.cell.size, int(np.unique(pieces.places.cell).size)  # of places
-        kinds.append(_Kind("the file's", number, occupied_cells, as_specified=True, crowdings=CROWDINGS_OF_FILES))
+        place_count, occupied_cells = pieces.places.cell.size, int(np.unique(pieces.places.cell).size)
+        kinds.append(_Kind("the file's", place_count, occupied_cells, as_specified=True, crowdings=CROWDINGS_OF_FILES))
     worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
         share=float(share),
@@ -118,7 +118,7 @@ def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) 
 def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
     """Describes hexagons worth their share, or the fleet needed, and the specified places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
-    hexagons = [kind.noun for kind in kinds if kind.noun.startswith("resolution")]  # the finest last, which is named
+    hexagons = [kind.noun for kind in kinds if kind.noun.startswith("resolution")]  # the finest, which is named, last
     if_spread = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
     if_crowded = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in if_spread]
     width = f"{value.width(INFORMATIVE_KMH):.2g}"
@@ -193,25 +193,25 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Forecasts the error, km/h, of percentile LEVEL after so many released days."""
-    later = scaled(levels.strategy.later, levels.usual_share)  # of a day that has the usual part of its span's total
+    later = scaled(levels.strategy.later, levels.usual_share)  # stages of a day with the usual part of its span's total
     *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
     edges, profile, kind = edges_in_units(classes.edges, grid), facts.fleet.profile, levels.recipe.kind
     # Variances of a busy cell's mean after stages of means: errors are by reports, and those are mostly in busy cells.
     busyness = math.exp(fitted.BUSIER**2 / 2)  # a lognormal's mean over its median
-    prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}
+    prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}  # variances of a mean's independent components, by name
     precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
-    # Noise of released weights of classes, (classes,): a standing report weighs 1 / MOVING of a moving one.
-    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
+    # Noise of released weights of classes, (classes,): `times_of` counts a standing report once, others MOVING times.
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # rho grows with a norm's square
     class_count = edges.size - 1
     weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)
     # The cell whose error is forecast has VEHICLES of the fleet; the city is learned from cells of average visitors.
-    visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
-    weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
+    visits = VEHICLES * profile.hats / profile.cells  # of vehicles to HATs of the cell
+    weight = weight_of_one(facts.fleet, kind) / profile.cells  # a vehicle's weight in a cell
     class_weights = np.full(class_count, weight / class_count)  # taken as equal
-    day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one
+    day_variance = float(TYPICAL.of(np.array(visits)))  # variance of a mean of so many visits around the usual mean
     cell = ExpectedCell(VEHICLES * class_weights, mean_variance, day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells
-    typical = (visitors * class_weights, facts.hats.cells) if days else None
+    typical = (visitors * class_weights, facts.hats.cells) if days else None  # 0 days: a constant, of a known city
     return expected_error(edges, cell, precisions=days / weight_sds**2, target=LEVEL, typical=typical)

@@ -93,7 +93,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))  # to the largest share
     is_counted = levels.fleet_is_declared and not levels.counts_public  # any stage has the noise that a count takes
     counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
-    begin, first_factors = 0, list[Fraction]()  # of the first days, from that weekday on
+    begin, first_factors = 0, list[Fraction]()  # of the account's first days: the weekday's index, and their factors
     if total.first is not None:
         begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days
     # Days from the account's first on, as (weekday, multiple of its usual share), without end.
@@ -120,20 +120,20 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
 def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """Plans stages for another total or fleet: the specification's own, else the defaults there.
 
-    The search of `strategy.chosen` is left out: it weighs the error of all levels, half widths the nearest level alone.
+    It leaves the search for levels and bounds of least error (`strategy.chosen`) to callers that forecast errors.
     rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
     default = recipe(kind, *day_total(levels), replace(bounds, fleet=levels.fleet))
     if levels.recipe != default:
-        return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
+        return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))  # the other total's noise
     return recipe(kind, epsilon, rho, bounds)
 
 
 def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
     """Plans a first or later day's stages at a multiplied total."""
     day_stages = recipe_at(levels, bounds, *day_total(levels, factor))
-    of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # of the total
+    of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # a usual day's share
     return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
 
 
@@ -164,8 +164,8 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     ) -> "UsablePart":
         """Forecasts usable parts of a choice of HATs.
 
-        choice: the option that differs, or "". bounds: its public facts. trips: in a week, (HATs,), None if unknown.
-        worth: over spans.
+        choice: the option that differs, or "". bounds: its public facts. trips: in a week, (slots, cells), or None if
+        unknown. worth: over spans.
         """
         published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: never
         days = []
@@ -178,7 +178,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, Float64s | None]]:
     """Yields choices of HATs: as specified (""), in coarser cells, in longer slots.
 
-    Each is (name, public facts, a week's trips by HAT, (HATs,), or None where they are unknown).
+    Each is (name, public facts, a week's trips by HAT, (slots, cells), or None where they are unknown).
     """
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     cells = texts_of(spec.cells.region)
@@ -193,7 +193,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
         of_parents = None if trips is None else trips.of_parents().of_hats(texts_of(parents), table)
         yield f"cells.resolution {spec.cells.resolution - 1}", coarser, of_parents
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
-        slots = profile.hours * 60 / table.slot_minutes  # in which a vehicle drives
+        slots = profile.hours * 60 / table.slot_minutes  # number of slots in which a vehicle drives
         # Probability that a vehicle touches one of its cells in a slot, and in a long one, of two independent halves.
         short = min(profile.hats / slots / profile.cells, 1)
         long = 1 - (1 - short) ** 2
@@ -207,13 +207,13 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     """Forecasts shares of `ok` rows, and of reports in them, after some days.
 
     A HAT is `ok` where the cautious end of its number of vehicles is at least LEAST_VEHICLES. Vehicles, hence reports,
-    are distributed as trips, (HATs,); without these lognormally, as over cells, or wider, as some may have no trip.
+    are distributed as a week's trips, (slots, cells); lognormally if these are alike, and wider if they are unknown.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers, given any trips
-    # Posterior variances; neighbours and hours inform too, which cuts noise to SMOOTHED of it, as more days would.
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers: some may have no trip
+    # Posterior variances. Neighbours and hours inform too: noise falls to SMOOTHED of itself, as by more days.
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
-    # Where counts are secret, estimates are of the field, around which HATs vary.
+    # The cautious of equally likely numbers, (vehicles, NODES). Under secret counts HATs vary around estimates too.
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # the first number whose HAT is `ok`; at 1,000 it is
     with_trip = np.ones(1) if trips is None else trips[trips > 0]

@@ -69,7 +69,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     book = location.read()
     account = ledger_account_of(spec, location, signs=False)  # reads no key: estimates need none
     account = replace(account, signature=book.signature)  # where there is a key, entries are verified
-    policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # no slots, no secret: for a policy
+    policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # needs neither slots nor a secret
     if policy.lacks_places(products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
@@ -86,8 +86,8 @@ def estimate_again(
     """
     make_writable(outputs.folder)
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
-    # least_recent=None: no day is folded into a mean day.
     missing, written = list[str](), list[Path]()
+    # least_recent=None: old days are kept one by one, none is folded into a mean day.
     everything = learned_from(recorded.entries, policy, least_recent=None) if whole and recorded.entries else None
     for number, (period, period_slots) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
         progress("periods estimated", number, len(calendar.periods))
@@ -138,10 +138,10 @@ def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[
         field's means, and of the period's mean taken everywhere.
     """
     models = learned_from(entries, recorded.policy)
-    # As learned: `field.spread` is a multiple of it, for cautious intervals. Vehicles: (cells, slots, NODES).
+    # The learned spread: `field.spread` is a multiple, for cautious intervals. field.vehicles: (cells, slots, NODES).
     field, spread = models.estimate(), models.speeds.spread
     share, vehicles = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
-    # Of HATs' own means around the field, as far as noisy sums of single HATs (`precisions`) leave them unknown.
+    # Variances of HATs' own means around the field, less what noisy sums of single HATs tell of them (`precisions`).
     deviations = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
     variances = field.variances + deviations.mean(axis=-1)  # over NODES equally likely numbers of vehicles
     from_mean = (field.values - np.sum(share * field.values)) ** 2
@@ -209,16 +209,17 @@ def newest_day(spec: Specification, location: AccountLocation, among: Set[str] |
 def _hats_of(spec: Specification, days: pa.Table) -> int:
     """Counts the HATs with a trip, the divisor of rows' shares; at least 1.
 
-    days: one row per cell and released day.
+    days: one row per cell and released day, at least one.
     """
     table = spec.timetable
     if spec.trips is None:
         return len(table.service_minutes) * days.num_rows
-    cells = dict[Weekday, list[str]]()
+    cells_by_weekday = dict[Weekday, list[str]]()  # a cell once for each of its rows
     for cell, start in zip(days["cell"].to_pylist(), days["slot_start"].to_pylist(), strict=True):
-        cells.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
-    # No trip is possible, where the timetable has none on the released weekdays: never 0, which divides.
-    return sum(spec.trips.number(of_day, replace(table, weekdays=(day,))) for day, of_day in cells.items()) or 1
+        cells_by_weekday.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
+    # Adds up HATs with a trip, of each listed cell; 1 if the timetable has none, as callers divide by the number.
+    by_weekday = ((cells, replace(table, weekdays=(weekday,))) for weekday, cells in cells_by_weekday.items())
+    return sum(spec.trips.number(cells, one_weekday) for cells, one_weekday in by_weekday) or 1
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:

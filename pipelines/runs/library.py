@@ -86,10 +86,11 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, outputs=replace(NOWHERE, shape=shape))  # no files
-        # Columns of learned rows beside the statistics; those of distributions only where these are released.
+        # Learned rows have optional columns; a part's only statistic is `distribution`, whose columns go with it.
         unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
         optional = [name for name in shown_names(OPTIONAL, shape) if spec.is_learned and name not in unused]
         schema = schema_of([stat.name for stat in spec.statistics], shape, optional) if self.typed else None
+        # Engines drop late rows of unbounded pipelines alone: there no row's time is before its element's.
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
@@ -115,8 +116,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         hats = ClosedHats.of(spec, self.start, self.end, *ledger_and_key, outputs=outputs, unattended=self.unattended)
         assigned = elements | "hats" >> AssignHats(hats)
         tallies = assigned | "users" >> ContributionsPerUser(hats)
-        runner = _AsCalled(spec, hats.calendar, needs_rows=spec.counts_are_public and not self.allow_empty)
-        return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
+        runner = _BoundedRunner(spec, hats.calendar, needs_rows=spec.counts_are_public and not self.allow_empty)
+        return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)  # `road` draws, records, estimates
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
         """Releases an unbounded PCollection slot by slot. Raises SpecificationError or UsageError."""
@@ -127,7 +128,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
                 f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
                 "waits for reports is decided by the watermark of its source"
             )
-        runner, script = type(elements.pipeline.runner).__name__, script_of(elements)
+        runner, script = type(elements.pipeline.runner).__name__, script_of(elements)  # script: a TestStream, or None
         if runner in _FIRE_AT_THE_END and self.end is None and script is None:
             raise UsageError(
                 f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
@@ -144,7 +145,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
         refused, branches = replace(stream, heartbeat=heartbeat, pane_s=pane_s).released(elements, elements.pipeline)
-        # Slots, then periods where they are released whole later.
+        # Estimates of slots, then of periods if these are released later as a whole.
         slots, *periods = [estimates for _sink_prefix, estimates in branches]
         if periods:
             whole = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
@@ -160,7 +161,7 @@ class ReleasedEstimates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _AsCalled:
+class _BoundedRunner:
     """Runner of a caller's bounded pipeline. needs_rows: whether an empty period raises an error."""
 
     spec: Specification
@@ -224,7 +225,7 @@ class ClosedHats(NamedTuple):
         calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
         secret, account = admitted(spec, files), replace(ledger_account_of(spec, files), unattended=unattended)
         job = job_of(spec, calendar, secret, account, outputs)
-        return cls(spec, calendar, with_digest_form(job, files.ledger))
+        return cls(spec, calendar, with_digest_form(job, files.ledger))  # digests in the form of the ledger's first one
 
 
 @dataclass

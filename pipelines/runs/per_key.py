@@ -156,6 +156,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)  # `about`: estimated counts
         schema = schema_by_key(self.name, shape)
+        # Engines drop late rows of unbounded pipelines alone: there no row's time is before its element's.
         to_rows = ToRows(shape, schema, may_be_late=elements.is_bounded, columns=_COLUMN_BY_FIELD)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))

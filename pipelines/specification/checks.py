@@ -64,7 +64,7 @@ def timetable_of(document: Document) -> Timetable:
 
 
 def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
-    """Parses hours of service, also those beyond 24:00.
+    """Parses hours of service to minutes of a day, also those beyond 24:00.
 
     >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
     ((0, 120), (300, 540), (900, 1440))
@@ -243,7 +243,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
     by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
     fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own, as of columns
     columns |= by_key
-    columns_read = columns if table.columns is not None or columns else None
+    columns_read = columns if table.columns is not None or columns else None  # None: those of a built-in layout
     if heading is not None:
         gap_s, least_m = heading.max_gap_s, heading.min_m
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
@@ -284,7 +284,7 @@ def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
 
 
 def check_derived(document: Document) -> None:
-    """Refuses speeds derived from public positions, as they would be public too."""
+    """Refuses derived speeds where positions are public or absent, or slots are live."""
     if document.input.derived_speed is None:
         return
     if document.account.adjacency == "counts-public":

@@ -104,7 +104,7 @@ class LevelsRelease:
     exponent: of reports in a vehicle's weight. epsilon, delta: total per vehicle and period. span: days whose total
     this is a share of. live: stage of a stream. day_lateness_s: delay after which a stream releases a whole period;
     None: a scheduled job does. products: beside HATs. parts: beside means, with shares of the total. counted: replaces
-    the mean. trips: public; no part of the recipe.
+    the mean. trips: public; no part of the recipe. bounds: public HATs and fleet, of which plans are made.
     """
 
     epsilon: Fraction
@@ -220,7 +220,7 @@ class LevelsRelease:
         return scaled(self.strategy.later, ONE if self.live is None else ONE - self.live.share)
 
     def text(self) -> dict[str, Any]:
-        """Returns the levels' part of a spec_id, as plain values, products excluded."""
+        """Returns the statistic's options for a spec_id; total, parts and fleet are written elsewhere."""
         plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         if self.counted is not None:
             return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}
@@ -305,6 +305,7 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
     ):
         if not holds:
             raise ValueError(rule)
+    # `alike`: speeds and weights have the same shares of levels.
     first = replace(first, parts=alike(first_shares), share=first_share, bound_kmh=bound[0], alpha=alpha[0])
     second = replace(second, parts=alike(shares), share=1 - first_share, bound_kmh=bound[0], alpha=alpha[1])
     later = replace(later, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])

@@ -180,7 +180,7 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
                 vehicles = float(row["vehicles"] or "")
             if place is None or not np.isnan(visits[place]):
                 raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
-            if not 0 <= vehicles <= MOST_VISITS:  # nor NaN, where it is no number
+            if not 0 <= vehicles <= MOST_VISITS:  # this refuses NaN too, where the text is no number
                 raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
             visits[place] = vehicles
     except csv.Error:

@@ -101,7 +101,7 @@ def levels_of(
         return None
     _check_levels(document, allocation, region)
     written = options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
-    counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # which is alone then
+    counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # a count stands alone
     field = "statistic with mechanism 'levels'"
     options = Options() if counted else converted(written, Options, field)  # a count has its own, in `counted`
     with raise_as(SpecificationError, ValueError, f"{field}: "):

@@ -105,13 +105,13 @@ class Input:
 
     @property
     def needs_whole_periods(self) -> str:
-        """Key of values derived from consecutive rows, or empty."""
+        """Key of the option that derives values from consecutive rows, or empty."""
         keys = {"input.derived_speed": self.derived, "input.derived_heading": self.turning}
         return next((key for key, limits in keys.items() if limits is not None), "")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column of each field, or the field's name where it has several."""
+        """Column of each field, or the field's name if it has none or several."""
         columns = {name: column for name, column in (self.columns or {}).items() if isinstance(column, str)}
         return tuple(columns.get(name, name) for name in self.fields)
 
@@ -279,7 +279,7 @@ class Specification:
         return self.cells.region if isinstance(self.cells.region, Keys) else None
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
-        """Lists a period's slots; empty if nothing needs them."""
+        """Lists starts of slots in a slot's period; empty if no plan needs them."""
         if not self.privacy.allocation.needs_period:
             return ()
         days = self.timetable.period_days(self.timetable.day_of(start_s), self.account.since, self.account.until)

@@ -32,8 +32,9 @@ def tally(events: Events, slot_s: int, cap: ContributionBound | None, columns: S
     """Tallies one slot and vehicle shard, and counts dropped duplicates.
 
     Neither the order nor the split of events matters. An observation is identified by (vehicle, event time), and by its
-    public key if it has one. Of several, the one with the smallest position stays, then with the first place, then with
-    the smallest value: so no value decides a place or a count. cap: None where all samples count.
+    public key if it has one. Of several, the one with the smallest position stays, then with the smallest cell, then
+    with the smallest value: so no value decides a cell or a count. slot_s: the slot's start. cap: None where all
+    samples count. columns: the sums of values to make.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return merge_panes([partial], slot_s, cap, columns), duplicates
@@ -46,8 +47,8 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     if duplicates:
         events, vehicle = events.take(is_first), vehicle._replace(code=vehicle.code[is_first])
     cell = factorize(events.cell)
-    pair, row = pairs(vehicle, cell)
-    of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))  # codes, see `pairs`
+    pair, row = pairs(vehicle, cell)  # pair: vehicle's code * number of cells + cell's code; row: each event's pair
+    of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))  # each pair's codes; 1: without events
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
     if cap is None:
         sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
@@ -65,7 +66,7 @@ def merge_panes(
         # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
         # slot: no value and no order of arrival decides.
         candidates = rows.samples
-        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # into `rows`, sorted alike
+        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's index in `rows`
         vehicle_group = np.cumsum(changes(rows.vehicle), dtype=np.int64)
         slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
         cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
@@ -139,7 +140,7 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
-    """Marks one event of each identity (see `tally`), and counts the others."""
+    """Marks one event per identity, (vehicle, time) and any key; counts the others."""
     time = events.offset_us
     if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
         time = time * MOST_KEYS + events.lon_e7  # time and key in one integer: lon_e7 holds the key's number then

@@ -81,8 +81,9 @@ def layout(
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of the public keys that stand for positions, and of the value, alone.
-        fields: For rows other than positions: first an id, last a number. headed: Positions have headings.
-        unit: Unit of a value other than speeds; speed_unit is its input's.
+        time_unit, speed_unit: Units of the input. unit: Unit of a value other than speeds. vehicle, time: Columns in
+            place of a fixed layout's. time_format, decimal, delimiter, header, records: Options of mapped layouts.
+        fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have these columns.
 
     >>> import pyarrow as pa
     >>> fields = {"user": "id", "report": "value"}
@@ -93,7 +94,7 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(SPEED), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
-        # Of a fixed layout only key columns can be chosen, and the value's column if it is no speed (unit).
+        # Of a fixed layout, columns of keys can be chosen (fields of `_OPTIONS`), and of SPEED, if `unit` is of others.
         can_choose = columns and set(columns) <= {*_OPTIONS} - ({SPEED} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
@@ -112,11 +113,10 @@ def layout(
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
     defaults = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
     column_names, row_fields = _flat_columns(name, columns, defaults if fields is None else fields)
-    is_by_file = fields is None and column_names[0] == FILE  # then no column holds the vehicle, which comes first
-    skipped = 1 if is_by_file else 0
+    skipped = int(fields is None and column_names[0] == FILE)  # 1: no column holds the vehicle, which comes first
     mapped_layout = kind(units, column_names[skipped:], row_fields[skipped:], **kind_options)
     mapped_layout.check()
-    return ByFile(mapped_layout) if is_by_file else mapped_layout
+    return ByFile(mapped_layout) if skipped else mapped_layout
 
 
 def _mark(decimal: str) -> DecimalMark:
@@ -142,7 +142,7 @@ def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
     """
     if column is None or (unit is None and isinstance(column, str)):
         return None
-    units_of, value_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
+    units_of, value_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT  # units_of: by column
     # A pair of columns holds two times: their difference is in seconds.
     column_unit = units_of.get(column, value_unit) if isinstance(column, str) else "s"
     if column_unit not in per_unit(value_unit):
@@ -179,9 +179,9 @@ def _with_choices(
     fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)
     is_table = isinstance(layout, base.MappedLayout)  # a table may have any further columns, a message type may not
     for field, column in chosen.items():
-        choices = fixed.choices.get(field, ())
+        choices = fixed.choices.get(field, ())  # columns that the field may have
         names = () if column is None else _listed(column)
-        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # units_of: of other values
+        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # not of another value
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
         is_free = is_table and field in _OPTIONS
         for column_name in () if is_free else names:
@@ -211,7 +211,7 @@ def _units(
     unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Creates units from options, or a fixed layout's `default_units`. unit: of values, None: speeds."""
+    """Creates units from options and defaults. unit: of values, None: speeds. Raises ValueError."""
     per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT
@@ -230,7 +230,7 @@ def _units(
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     parsed_format = None if time_format is None else TimeFormat.of(time_format)
-    if default_units is not None:  # of a fixed layout, for which there is no time_format
+    if default_units is not None:  # a fixed layout's, for which there is no time_format
         factor = default_units.value_per_unit if given_speed_unit is None else per_speed_unit[speed_unit]
         return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=factor, zone=time_zone)
     return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, parsed_format)

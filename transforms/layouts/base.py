@@ -299,7 +299,7 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
 def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
     """Concatenates batches' rows, as one Arrow batch, and adds up their refusals."""
     refused = sum((Counter(batch.refused) for batch in batches), Counter[str]())
-    tables = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()
+    tables = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()  # [] without rows
     return RawBatch(sum(batch.rows for batch in batches), tables[0] if tables else batches[0].table, dict(refused))
 
 

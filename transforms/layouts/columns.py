@@ -136,7 +136,7 @@ def instants(
             column = pc.if_else(pc.is_valid(ms), ms, text)
     values = numbers(column, decimal)
     scale = US_PER_UNIT[time_unit]
-    clipped = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
+    clipped = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)  # no overflow; refused later as implausible
     us = np.rint(clipped * scale).astype(np.int64)
     if time_unit == "excel":
         us = np.rint(us / 1_000).astype(np.int64) * 1_000  # days as floats are exact to about a millisecond

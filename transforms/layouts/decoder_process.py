@@ -81,7 +81,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
 def begin_early(layout: Layout) -> None:
     """Starts a decoder before the first file, if the layout needs one."""
-    if not isinstance(layout, _LINE_BY_LINE):
+    if not isinstance(layout, _LINE_BY_LINE):  # CSV and JSON lines are decoded in this process
         with suppress(OSError):  # reading starts one again, and raises then
             _IDLE_DECODERS.append(_Decoder())
 
@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads a file, or a `share` of it, as `layout.read` does, in another process."""
+    """Reads a file, or a `share` of it, in another process. Raises UnreadableFile, OSError."""
     if isinstance(layout, _LINE_BY_LINE):  # these are safe to decode in this process
         for inside in files_in(path):
             yield from layout.read(inside)
@@ -214,7 +214,7 @@ class _Decoder:
             raise self._lost() from None
 
     def answer(self) -> tuple[StepResult, RawBatch | None]:
-        """Receives a result, and its batch if any; raises for a broken reply."""
+        """Receives a result, and its batch if any; raises _Refusal for a broken reply."""
         head, body = receive(self._answers), receive(self._answers)
         if not head:
             raise self._lost()

@@ -128,7 +128,7 @@ def _archive_of(path: str) -> _Archive | None:
 
 @lru_cache(maxsize=1)
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
-    """Reads an archive's index, cached while its file is unchanged.
+    """Reads an archive's index, cached while its file is unchanged. Raises UnreadableFile.
 
     codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a tar in several pieces: left out.
     """
@@ -224,7 +224,7 @@ def matching(pattern: str) -> list[str]:
     try:
         (listing,) = systems.match([pattern])
         return sorted(file.path for file in listing.metadata_list)
-    except ValueError:
+    except ValueError:  # Beam knows no file system of this scheme
         scheme = pattern.partition("://")[0]
         extra = f": {advice(EXTRAS[scheme])}" if scheme in EXTRAS else ""
         raise NoFileSystem(f"no file system is installed for {scheme}://{extra}") from None

@@ -111,7 +111,7 @@ def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBat
     """Makes a batch of decoded records: follows each field's path through all of them."""
     columns_of_records = zip(*map(msgspec.structs.astuple, records), strict=True)  # values of each first key
     by_first_key = dict(zip(_first_keys(paths), columns_of_records, strict=True)) if records else {}
-    pairs = zip(paths.fields, paths.places, strict=True)
+    pairs = zip(paths.fields, paths.places, strict=True)  # each field, and the steps of its path
     columns = {name: walk(by_first_key.get(path[0], ()), path[1:]) for name, path in pairs}
     return typed_batch(columns, refusals, paths.decimal)
 
@@ -147,7 +147,7 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into each value: None if absent, _BAD_VALUE inside of no object."""
+    """Follows a path into each value; None if absent, _BAD_VALUE below a plain value."""
     for step in path:
         types = set(map(type, values))
         # All are objects, or all arrays: `itemgetter` is fast, if all have the step.
@@ -162,7 +162,7 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
 
 
 def step_into(value: Any, step: str) -> Any:
-    """Steps into an object or array; None if absent, else _BAD_VALUE."""
+    """Steps into an object or array: None if absent, _BAD_VALUE in a plain value."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and step.isdecimal():

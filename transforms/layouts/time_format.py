@@ -69,7 +69,7 @@ class TimeFormat:
             "has %f after %S or %s only": "%f" in directives and not {"%S", "%s"}.intersection(directives),
             "has %s in place of a clock": not has_clock and bool({"hour", "minute", "second"}.intersection(fields)),
         }
-        for rule in (rule for rule, broken in is_broken.items() if broken):  # the first one is told
+        for rule in (rule for rule, broken in is_broken.items() if broken):  # raises for the first broken rule
             raise ValueError(f"time_format: {rule}, got {text[:_MOST_LETTERS]!r}")
         return cls(text)
 

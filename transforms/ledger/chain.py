@@ -100,13 +100,14 @@ def tip(db: sa.Connection) -> Tip:
 
 
 def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> None:
-    """Appends an account's entries to the chain, under the caller's lock."""
+    """Appends an account's entries, under the caller's lock. Raises LedgerError if stored otherwise."""
     if not entries:
         return
     _, sequence, last_hash = tip(db)
     account = entries[0]["account"]
     if signature and sequence and entries[0]["kind"] != "account":
-        # An older version signed nothing: a first entry says how many are unsigned. One that opens an account need not.
+        # Older versions signed no entries, or no head file. Unless the account was signed from the start, an entry
+        # `signed` says first how many unsigned ones come before it, and that the head file is signed now.
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
         if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
             signed |= HEAD_IS_SIGNED
@@ -169,7 +170,7 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
 
 
 def checked(db: sa.Connection, signature: Signature | None, *criteria: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Reads selected entries in order, and verifies their signatures.
+    """Reads selected entries in order, and verifies their signatures (None: that they have one).
 
     Since the last walk of the chain, somebody may have inserted entries that were never released.
     """
@@ -273,8 +274,8 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
 
 
 def check_unsigned(remembered: RememberedHead, about: Sequence[Entry], signature: Signature | None) -> None:
-    """Refuses an unsigned head once entries record signed ones."""
-    accounts = own_accounts(about, signature) if signature else set()
+    """Refuses an unsigned head if a ledger's entries `about` accounts record a signed one."""
+    accounts = own_accounts(about, signature) if signature else set()  # this key's, which a forged head may leave out
     if remembered.get("is_unsigned") and head_is_signed(about, {*remembered["accounts"], *accounts}):
         raise LedgerError(
             f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or an older copy. {_RESTORE}"

@@ -20,16 +20,17 @@ FREE = PureDP(ZERO)  # of a plan by which nothing is drawn
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
-    """Raises LedgerError for the first debit below its claims.
+    """Raises LedgerError for a debit below its claims, or claims above a HAT's epsilon.
 
-    units: all units of each slot or period. counted: upper bound of a vehicle's claims over its HATs, where known.
+    units: all units of each slot or period. counted: the most that the HATs of any vehicle claim, where `units` are of
+    one slot or period and the vehicles of its HATs are still at hand; else 0.
     """
     claimed_by_group: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
         claimed_by_group[DebitGroup.of(unit.unit)].add(unit)
     for (spec_id, period, slot_s, _), claimed in claimed_by_group.items():
         name = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
-        claim = claimed.claim().largest(Accountant(pure=counted))  # the debit must cover both
+        claim = claimed.claim().largest(Accountant(pure=counted))  # by plans alone, and by vehicles' HATs
         if not claimed.debited.covers(claim):
             raise LedgerError(
                 f"{name}: the plans of {spec_id} claim more than the account was debited for them "
@@ -44,11 +45,11 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
 
 @dataclass
 class _Claimed:
-    """Sum of the units that share a debit."""
+    """Units that share a debit; `debited`: sum of debits; `per_hat`: least epsilon, or 0."""
 
     debits: dict[int, Accountant] = field(default_factory=dict)  # largest shard's, by slot
     hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)  # number of HATs by their claims
-    hat_epsilons: set[Fraction] = field(default_factory=set)  # by unit
+    hat_epsilons: set[Fraction] = field(default_factory=set)  # distinct ones of units
 
     def add(self, claimed: "ClaimedUnit") -> None:
         """Counts a unit's HATs by claims; keeps the largest debit of shards."""
@@ -80,7 +81,7 @@ class _Claimed:
         for claims, number in self.hats.items():
             hats[Accountant().compose(claims)] += number
         if not self.per_hat:  # no epsilon per HAT
-            return most_of(hats, hats.total())
+            return most_of(hats, hats.total())  # most_of: the sum of so many dearest HATs
         is_uneven = any(FREE in claims and {*claims} != {FREE} for claims in self.hats)  # draws some of its statistics
         return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.per_hat), 1))
 
@@ -106,7 +107,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
-    """Reads claims of HATs' plans, equal ones once; without claim only constants pass.
+    """Reads HATs' claims; raises LedgerError for a plan without claim that is no constant.
 
     Each cell gets the code, an index into `distinct`, of its list of claims. A HAT without a plan was not drawn.
     """

@@ -43,7 +43,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Head:
-    """JSON file of ledgers' newest entries, by genesis hash."""
+    """JSON file of ledgers' newest entries, by genesis hash; `_key`: signs it, if known."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
         """Opens a head file; without signature it verifies nothing."""
@@ -57,7 +57,7 @@ class Head:
         elif self.exists() and self.is_signed():
             raise LedgerError(f"the head file {self._path} is signed: without the account's key it stays as it is")
         else:
-            data = msgspec.json.encode({ledger: _plain(last) for ledger, last in ledgers.items()})
+            data = msgspec.json.encode({ledger: _plain(last) for ledger, last in ledgers.items()})  # as older versions
         with replacing(self._path) as file:
             file.write(data)
 
@@ -85,7 +85,7 @@ class Head:
             self.write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
-        """Remembers a ledger's newer entry and its account; older entries change nothing."""
+        """Remembers a ledger's newer entry and its account; older entries change nothing. Raises LedgerError."""
         with locked(self._path.parent):
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was just opened in another ledger: name it with --ledger")

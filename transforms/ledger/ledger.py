@@ -72,7 +72,7 @@ class Ledger:
                 Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
-        """Inserts a copy's entries, and verifies their chain."""
+        """Inserts a copy's entries; verifies their chain. Raises LedgerError."""
         with self._transaction() as db:  # not retried: the iterator can be read once
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")

@@ -35,7 +35,8 @@ def record_missing(
 ) -> Recorded:
     """Appends a period's units that are not recorded yet, if debits cover all claims.
 
-    A recorded unit stays as it is; that it was drawn again, or now has another input or code, is an audit event.
+    A recorded unit stays as it is; that it was drawn again, or now has another input or code, is an audit event. Raises
+    PeriodClosed for a live slot that comes too late, AccountRefusal if a whole period has other slots than recorded.
     """
     spec_id, period, slots = units[0].spec_id, units[0].period, [unit.slot_s for unit in units]
     is_of_whole_period = DebitGroup.of(units[0]).slot_s is None  # its units share one debit: all are read
@@ -48,7 +49,7 @@ def record_missing(
         )
     pairs = [(unit, recorded.get(unit.key)) for unit in units]  # offered, and as recorded before
     missing = [unit for unit, former in pairs if former is None]
-    differing = [(unit, cause) for unit, former in pairs if former and (cause := _differs(former, unit))]
+    differing = [(unit, cause) for unit, former in pairs if former and (cause := _difference(former, unit))]
     redrawn = [unit for unit, former in pairs if former and former != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     stages = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first closes the period
@@ -87,7 +88,7 @@ def _columns_of(unit: Unit) -> Entry:
     return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
 
 
-def _differs(recorded: Unit, offered: Unit) -> str | None:
+def _difference(recorded: Unit, offered: Unit) -> str | None:
     """Returns why a unit differs from the recorded one: "input", "code", or None."""
     if recorded.digest != offered.digest:
         return "input"

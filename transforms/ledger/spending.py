@@ -48,7 +48,7 @@ class Account:
 
 
 def find_account(db: sa.Connection, name: str) -> Account | None:
-    """Reads an account, or None."""
+    """Reads an account with its lowest limit so far, or None."""
     if not chain.has_table(db):
         return None
     of_account = sa.select(ENTRY.c.body, ENTRY.c.epsilon).where(ENTRY.c.account == name).order_by(ENTRY.c.seq)
@@ -166,7 +166,7 @@ class SpanSpent(NamedTuple):
 
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-    """Lists the largest debits around a period, by span."""
+    """Lists each span's fullest stretch of days that contains a period, with its debits."""
     spans = []
     for span in limit_in_force(db, account, limit).spans:
         days = _around([period], span.days)
@@ -254,7 +254,7 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
         by_slot = debits_by_slot(_debits_of(db, account, [of_period], ENTRY.c.spec_id == spec_id)[of_period])
         total, spec = sum(by_slot.values(), Accountant()), specs[spec_id]
-        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))  # one debit may be of many
+        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))  # one debit may pay for many
         spent.append(Spent(of_period, spec_id, spec.name, slots, len(by_slot), total, first_at, last_at))
     return spent
 

@@ -51,7 +51,7 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
 
     Returns indices of rows with a speed, their speeds in steps of the grid, and numbers of other rows by reason.
     """
-    is_near, is_first = follows(positions, limits.max_gap_s), changes(positions.vehicle)
+    is_near, is_first = follows(positions, limits.max_gap_s), changes(positions.vehicle)  # near: after a short gap
     rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
@@ -95,7 +95,7 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 
     A row has the heading of its displacement; where that is short, the previous row's, if no gap lies between.
     """
-    is_near = follows(positions, limits.max_gap_s)
+    is_near = follows(positions, limits.max_gap_s)  # at most so long after the vehicle's previous row
     rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
     is_far = np.sqrt(east * east + north * north) * METRES_PER_E7 >= limits.min_m

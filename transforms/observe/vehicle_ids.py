@@ -41,6 +41,7 @@ def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
 
 @lru_cache(maxsize=REMEMBERED)
 def _hash(key: bytes, period: str, vehicle: bytes) -> int:
+    """Computes a vehicle's keyed hash in a period: 63 bits of HMAC-SHA256."""
     tag = period.encode()
     # The period's length stands in front, so that no other period and id are the same bytes.
     digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
@@ -119,7 +120,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text", null_words: Sequen
     # `used`: indices of the dictionary's values that the rows have; `code`: each row's index in `used`.
     used, code = factorize(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))
-    texts = _formed(_texts(_plain(values)), form)
+    texts = _normalised(_texts(_plain(values)), form)
     empty = nulls(values) | pc.is_in(pc.utf8_lower(texts), pa.array(["", *null_words])).to_numpy(zero_copy_only=False)
     is_long = pc.greater(pc.binary_length(texts), VEHICLE_BYTES).fill_null(False).to_numpy(zero_copy_only=False)
     bad = (nulls(texts) & ~empty) | is_long
@@ -145,11 +146,11 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes ids that differ in `form`, as text, `casefold` and `integer`, (ids, 3)."""
+    """Hashes distinct ids under `form`, and their forms `casefold` and `integer`, (ids, 3)."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
-    forms = (texts, _formed(texts, "casefold"), _formed(texts, "integer"))
+    forms = (texts, _normalised(texts, "casefold"), _normalised(texts, "integer"))  # texts: as `form` leaves them
     # Of no period: they are compared over all days.
     hashes = [vehicle_hashes(key, [""] * len(good), columns.as_binary(spelled).to_pylist()) for spelled in forms]
     return np.stack(hashes, axis=1)
@@ -182,7 +183,7 @@ def _texts(values: pa.Array) -> pa.Array:
         return pa.array(texts, pa.binary()).cast(pa.string())
 
 
-def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
+def _normalised(texts: pa.Array, form: VehicleForm) -> pa.Array:
     """Normalises spellings of ids by the form."""
     texts = pc.utf8_trim(texts, characters=_WHITE_SPACE)
     if form == "casefold":

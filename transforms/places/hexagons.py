@@ -100,7 +100,7 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     allocated = room_of(bounds, resolution)  # cells, (polygons,): of a thin diagonal polygon many more than are in it
     if allocated.max(initial=0) > MOST_ROOM or allocated.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
-    check_comparisons(cells, [sum(map(len, rings)) for rings in polygons])  # of each cell with each position
+    check_comparisons(cells, [sum(map(len, rings)) for rings in polygons])  # refuses too many, cells by positions
     inside = [h3_arrays.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
     return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *inside])).tolist())
 
@@ -173,7 +173,7 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(shape.geom_type).removeprefix("Multi")
     for start, end in pairwise(_FULL_TURNS):
         inside = shape.intersection(shapely.box(start, -90, end, 90))
-        shifted = shapely.affinity.translate(inside, -(start + end) / 2)
+        shifted = shapely.affinity.translate(inside, -(start + end) / 2)  # by full turns
         pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == kind and piece.length]
     oriented = [shapely.geometry.polygon.orient(piece) if piece.geom_type == "Polygon" else piece for piece in pieces]
     multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[kind]

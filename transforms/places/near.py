@@ -44,7 +44,8 @@ def bearings(way: Float64s) -> Int64s:
 def places_of_cells(near: NearPairs) -> CellPlaces:
     """Assigns fine cells their nearest places, also by heading.
 
-    Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
+    near: by cell, its nearest first. Without a heading a report belongs to no one-way line: it could stand there, or
+    have come the other way.
     """
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]

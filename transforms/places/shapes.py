@@ -33,11 +33,11 @@ def shape_pieces(
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
     its positions: see `near.places_of_cells`.
     """
-    features, names, cells, main_cells = _parts(document, region, buffer_m, report)
+    features, names, cells, main_cells = _parts(document, region, buffer_m, report)  # main: with most of a place
     for name in _lacking(names, main_cells):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     places = Places(names, main_cells, tuple(feature["geometry"] for feature in features))
-    return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, places, cells.turns)
+    return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, places, cells.turns)  # turns: places by heading
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
@@ -49,7 +49,7 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     Traceback (most recent call last):
     ValueError: ...
     """
-    _, names, _, main_cells = _parts(document, cells, BUFFER_M)
+    _, names, _, main_cells = _parts(document, cells, BUFFER_M)  # a place outside has NOWHERE as its main cell
     return _lacking(names, main_cells)
 
 
@@ -112,24 +112,24 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
-    """Reads and checks the geometry of each feature."""
+    """Reads and checks features' geometries. Raises ValueError that names the first wrong one."""
     import shapely
 
     degrees = np.array([_degrees_of(feature, number) for number, feature in enumerate(features, 1)])
     west, south, east, north = shapely.bounds(degrees).T  # nan for an empty one, which no comparison finds on earth
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
-    for number in _first(~on_earth):
+    for number in _first_number(~on_earth):
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
     middle = ((south + north) / 2).tolist()  # latitudes: a degree of longitude is shorter by their cosine
     scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])
     positions, feature_of = shapely.get_coordinates(degrees, return_index=True)
     line = shapely.set_coordinates(degrees.copy(), positions * scale[feature_of])
-    for number in _first(~shapely.is_valid(line)):
+    for number in _first_number(~shapely.is_valid(line)):
         why = shapely.is_valid_reason(degrees[number - 1])
         raise ValueError(f"feature {number} has a geometry that is not valid: {why}")
     is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
     is_single_line = shapely.get_type_id(degrees) == shapely.GeometryType.LINESTRING
-    for number in _first(is_single_line & (east - west > 180)):
+    for number in _first_number(is_single_line & (east - west > 180)):
         raise ValueError(f"feature {number}: cut a line at the antimeridian; else it goes around the world")
     reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
     is_line = reach_m > 0
@@ -141,7 +141,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     return near.Shapes(line, area, scale, reach_m, is_directed)
 
 
-def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
+def _first_number(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
     """Lists the first wrong feature's number, if any."""
     return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
 
@@ -201,7 +201,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
-    """Reads a line's buffer in metres, 0 for areas; `number`: its feature's, for errors."""
+    """Reads a line's buffer in metres, 0 for areas. Raises ValueError naming `number`."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
     reach_m = _property(feature, "buffer_m", buffer_m)

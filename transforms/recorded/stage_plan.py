@@ -46,7 +46,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage laid on HATs for JSON, with fractions as text."""
-    laid, differences = stage.laid, stage.laid.differences
+    laid, differences = stage.laid, stage.laid.differences  # laid: the HATs that it measures
     optional = {  # left out where empty, as in older plans
         "accounting": "" if stage.accounting == "zcdp" else stage.accounting,
         "counts_vehicles": stage.counts_vehicles,
@@ -70,7 +70,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         "counts_public": stage.counts_public,
         "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
         "hours": list(laid.hats.hours),
-        "rests_on": laid.rests_on,
+        "rests_on": laid.rests_on,  # number of the newest entry that the centres were learned from
         "centres": _packed(laid.of_cells.astype("<u2").tobytes()),  # centres of cells' HATs, in 0.01 km/h
     }
 
@@ -116,7 +116,7 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
-    """Lists a stage's HATs: by slot, of cells, cells and classes, or places."""
+    """Lists a stage's HATs by slot: of cells, their classes, or places (ValueError without)."""
     if stage.is_of_places:
         if places is None:
             raise ValueError("a stage of places needs the places")
@@ -139,7 +139,7 @@ def _unpacked(text: str) -> bytes:
 
 
 def _rational(kind: type, text: Any) -> Any:
-    """Parses a fraction from its text."""
+    """Parses a fraction from its text. Raises TypeError."""
     if kind is not Fraction or not isinstance(text, str):
         raise TypeError("numbers of a plan are text")  # which msgspec makes a ValidationError
     return Fraction(text)

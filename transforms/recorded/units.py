@@ -161,7 +161,7 @@ LiveEntry = Sequenced[LiveUnit]
 
 
 def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
-    """Numbers a specification's stages from 1; 0: no entry.
+    """Maps entries' sequence numbers to their ordinals from 1; 0, no entry, to 0.
 
     Ordinals are public. Sequence numbers, which count audit events too, are for the operator alone.
     """
@@ -263,7 +263,7 @@ def column_of(key: UnitKey) -> int:
 
 
 def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
-    """Decodes a stage or live slot, stored as one HAT; facts: common fields."""
+    """Decodes a stage or live slot from one HAT and common `facts`. Raises ValueError."""
     (released,) = stored.released
     if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")

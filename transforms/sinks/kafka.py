@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
     """Makes a row's message; equal rows have equal messages."""
-    ending = row.get("product") or ("live" if is_live else "")
+    ending = row.get("product") or ("live" if is_live else "")  # ends the key: other rows may share the rest
     key_fields = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
     release_id = "/".join(key_fields)
     return Message(release_id.encode(), msgspec.json.encode(row))

@@ -197,7 +197,7 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _jsonl(path: Path) -> pa.Table:
-    """Reads JSON lines with fixed types, keeping instants' offsets."""
+    """Reads JSON lines of fixed types; instants keep offsets. Raises ValueError for other lines."""
     from pyarrow import json
 
     if not path.stat().st_size:

@@ -68,7 +68,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     """Converts estimates to rows, timestamped just before the slot's end.
 
     schema: rows are NamedTuples with these columns, None: dicts. columns: result column of each that has another name.
-    may_be_late: if not, a row's time is at least its element's, lest an engine drop it as late.
+    may_be_late: whether a row's time may be before its element's; else it gets that, lest an engine drop it as late.
     """
 
     shape: Shape

@@ -57,7 +57,11 @@ class ReadElements(Parting[PCollection[Any]]):
 
 
 class _IntoBatches(beam.DoFn):
-    """DoFn into batches of equal Beam timestamps; bounded input, without `_stream_start`, has none."""
+    """DoFn into batches, of a stream one for each Beam timestamp.
+
+    Timestamps of bounded input, whose `_stream_start` is None, do not count. `_reading.raises`: a stream's rows that
+    are stamped with their own event times, or with the end of time, end the pipeline; else they are refused.
+    """
 
     def __init__(self, reading: ReadElements) -> None:
         self._reading = reading
@@ -78,7 +82,7 @@ class _IntoBatches(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields batches at elements' Beam times; refuses a stream's rows stamped with event times."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._reading.raises:  # no transport gives it
+            if timestamp >= _END and self._reading.raises:  # no transport gives it; else all are late
                 raise StepError(END_OF_TIME)
             time = timestamp if self._stream_start is None else max(timestamp, self._stream_start)  # windows begin then
             for batch in _batches(rows, self._reading.names, self._reading.fields):
@@ -152,7 +156,7 @@ _NO_REPORT_TYPES = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Explains why a Beam type cannot hold reports."""
+    """Explains, as a predicate, why a Beam type cannot hold reports, or None."""
     own_fields = getattr(kind, "_fields", None)
     if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
         fields = [field if isinstance(field, str) else field[0] for field in own_fields]
@@ -251,7 +255,7 @@ def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
 def _numpy(value: np.generic) -> KindValue:
     """Classifies a NumPy scalar that Python types don't cover."""
     if isinstance(value, np.datetime64):
-        if np.datetime_data(value.dtype)[0] in _UNITS_OF_DAYS:
+        if np.datetime_data(value.dtype)[0] in _UNITS_OF_DAYS:  # a date without a time
             return BAD
         time = value.astype("datetime64[us]").item()
         return _NULL_VALUE if time is None else _time(time) if isinstance(time, datetime) else BAD

@@ -37,7 +37,7 @@ class ReadKafka(Parting[PBegin]):
     """Batches of a topic at partitions' watermarks, and refusals."""
 
     topic: Topic
-    starts: Sequence[PartitionStart]  # see there
+    starts: Sequence[PartitionStart]  # each partition's first offset
     watermark: Watermark
     layout: MessageLayout
     poll_messages: int = POLL_MESSAGES

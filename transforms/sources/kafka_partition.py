@@ -104,7 +104,11 @@ def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> lis
 
 
 class Partition:
-    """Reader of one partition from any position."""
+    """Reader of one partition from any position.
+
+    _at: offset that its consumer hands over next, None before it is assigned. _end: where Kafka last said that the
+    partition ends, or -1. _message_s, _asked_s: monotonic times of the last message, and question for the end.
+    """
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
@@ -131,7 +135,7 @@ class Partition:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
             self._at, self._end, self._message_s = position, -1, time.monotonic()  # -1: no end is known
         at_ms = time.time_ns() // 1_000_000
-        messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
+        messages, out_of_range = self._split_events(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:
             self._back()  # ends an outage of brokers, if there is one
             self._at, self._message_s = cast(int, messages[-1].offset()) + 1, time.monotonic()
@@ -148,8 +152,8 @@ class Partition:
         idle, over = self._is_idle(position), self._is_outage_over()  # in this order: the first may end an outage
         return Poll([], times, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
 
-    def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
-        """Separates messages from error events; also says whether the offset is out of range."""
+    def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
+        """Separates messages from errors; returns `out_of_range` too. Raises KafkaSourceError for lasting ones."""
         messages, out_of_range = [], False
         for event in events:
             error = event.error()
@@ -200,7 +204,7 @@ class Partition:
             raise KafkaSourceError(f"{self} no longer exists")
 
     def _earliest(self, position: int) -> int:
-        """Queries the first retained offset from `position` on; `position` itself in an outage."""
+        """Queries the first retained offset from `position`, itself in an outage. Raises KafkaSourceError."""
         self._at = None  # the next poll assigns the consumer anew
         try:
             earliest, end = self._ask_ends()

@@ -143,7 +143,7 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
     """Computes the watermark, us, by which each message's events are late; counts overtaken ones."""
     promised = promised_by(estimator, rule)
-    watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
+    watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)  # MIN_TIMESTAMP if none
     if not rule.by_own_times:
         return watermark_us
     own_us = rule.own_times(received_ms)  # the watermark that each message implies by its time of receipt
@@ -173,7 +173,7 @@ class ReadGrowing(Parting[PBegin]):
         return paths | "read" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
 
     def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        """Yields batches and refusals of a path in bytes."""
+        """Yields batches and refusals of a path in bytes. Raises StepError."""
         try:
             yield from counted(read_apart(self.layout, os.fsdecode(path)))
         except (UnreadableFile, FileNotFoundError) as error:
@@ -291,7 +291,7 @@ class _Beat(beam.DoFn):
 
 
 def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
-    """Lists up to MOST_SLOTS slots that start before until_s, and the next."""
+    """Lists up to MOST_SLOTS slots before until_s, and the next one's start or end_s."""
     slots = list(islice(slots_from(timetable, position_s, end_s), MOST_SLOTS + 1))
     now = [slot_s for slot_s in slots[:MOST_SLOTS] if slot_s < until_s]
     return now, slots[len(now)] if len(now) < len(slots) else end_s

@@ -198,7 +198,7 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)
-            table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)
+            table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)  # counts what the cap dropped
         else:
             events = encoded if self.fetch is None else map(self.fetch, encoded)
             table = tasks.tally_slot(slot_s, events, self.release, count)

@@ -50,7 +50,8 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 class Draw(beam.DoFn):
     """Draws units from grouped tallies, with demands and exposures.
 
-    A range of dates, one transaction, is drawn several groups at a time: joint planning of HATs costs less.
+    A range of dates, one transaction, is drawn several groups at a time: joint planning of HATs costs less. _groups,
+    _bytes: groups collected so far, and their size. _step: the transform, with its transaction, release and store.
     """
 
     def __init__(self, step: ByHexagon) -> None:
@@ -218,7 +219,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         return tallies | "group" >> beam.GroupByKey() | "release" >> beam.FlatMap(self._released)
 
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
-        """Releases a period once all of its tallies are there."""
+        """Releases a period once all of its tallies are there. Raises StepError where stopped."""
         (first_s, _), encoded = group  # a period has one release shard, 0
         tallies = list(encoded)
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):

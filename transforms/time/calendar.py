@@ -191,7 +191,7 @@ class Timetable:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
     def period_days(self, day: date, first_day: date | None = None, end_day: date | None = None) -> list[date]:
-        """Lists the local days of a day's period.
+        """Lists local days of a day's period. Raises CalendarError.
 
         first_day, end_day: of the account, the end exclusive; for vehicle-ever, whose one period has all its days.
         """

@@ -30,7 +30,7 @@ class Trips:
     """Trips through cells in each hour of a week."""
 
     cells: tuple[str, ...]
-    packed: bytes  # of `numbers`, as bytes can be compared and hashed
+    packed: bytes  # `numbers`, (cells, 168 hours of a week), as bytes can be compared and hashed
     are_counted: bool  # whether `numbers` are averages, or just 1 where there is a trip
 
     @cached_property
@@ -80,7 +80,7 @@ def week_hours(weekday: int, minute: int, minutes: int) -> slice:
 
 
 def read_trips(content: str, resolution: int) -> Trips:
-    """Reads a file of COLUMNS, and NUMBERS if known. Raises ValueError naming the rule."""
+    """Reads a CSV text of COLUMNS, and maybe NUMBERS. Raises ValueError naming the rule."""
     rows, cells = csv.DictReader(io.StringIO(content)), dict[str, Float64s]()
     names = tuple(rows.fieldnames or ())
     if names not in (COLUMNS, (*COLUMNS, NUMBERS)):
@@ -92,12 +92,12 @@ def read_trips(content: str, resolution: int) -> Trips:
         if not set(days.split()) <= set(WEEKDAYS) or not set(hours.split()) <= set(map(str, range(_DAY_HOURS))):
             raise ValueError(f"{line} weekdays like `sat sun` and hours from 0 to 23 like `5 6 23`")
         week = cells.setdefault(cell, np.zeros(_WEEK_HOURS))
-        numbers = _numbers(row[NUMBERS] or "", line) if NUMBERS in row else [1.0] * len(hours.split())
+        numbers = _numbers(row[NUMBERS] or "", line) if NUMBERS in row else [1.0] * len(hours.split())  # 1: a trip
         if len(numbers) != len(hours.split()):
             raise ValueError(f"{line} as many trips as hours")
         for day in days.split():
             for hour, number in zip(hours.split(), numbers, strict=True):
-                week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number
+                week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number  # that hour of the week
     if not any(week.any() for week in cells.values()):
         raise ValueError("must hold an hour with a trip")
     return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), are_counted=NUMBERS in names)

@@ -22,7 +22,7 @@ CLOCK_ERROR_S = 300  # a timestamp further ahead of the wall clock than this is 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Watermark rule of a partition or folder."""
+    """Watermark rule of a partition or folder; `first`: promise at `start_s`; `behind_s`: its lag."""
 
     lag_s: int  # allowed lateness of the specification
     start_s: int | None = None  # older slots are ignored; seconds since 1970 UTC

@@ -242,7 +242,7 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
 def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     """Simulates a day's runs; speeds and departures depend on each other: four rounds."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
-    odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]  # of runs between halts
+    odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]  # of runs: start, way, wait behind it
     middle_m = odometer_m + length_m / 2
     centrality = np.exp(-((np.hypot(*route.place(middle_m)) / CENTRE_M) ** 2))
     road = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)

@@ -171,7 +171,7 @@ def _service(table: ServiceTable) -> Service:
 
 
 def _hours(slot: FusionSlot | None) -> Hours | None:
-    """Checks the slots of a fusion, which divide an hour; None without slots."""
+    """Checks slots of a fusion, which divide an hour; None without. Raises SpecificationError."""
     if slot is None:
         return None
     _need(1 <= slot.minutes <= 60 and 60 % slot.minutes == 0, "slot.minutes", "must divide an hour", slot.minutes)

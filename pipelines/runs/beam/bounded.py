@@ -126,6 +126,7 @@ class Bounded:
         if self.in_panes:  # parts of slots are merged here; heartbeats, whole tallies of empty slots, join them
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, in_order=job.release.draws_in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
+        # `road` draws tallies, records them once the judge consents to the counted facts, and estimates.
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
@@ -167,8 +168,8 @@ class _Tally(beam.DoFn):
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
-        fetch = None if bounded.spool is None else bounded.spool.get  # groups hold names of batches on a disk
-        self._in_panes = InPanes(job.release, fetch, may_be_late=False)
+        fetch = None if bounded.spool is None else bounded.spool.get  # groups hold references to events in the spool
+        self._in_panes = InPanes(job.release, fetch, may_be_late=False)  # no row of bounded input is late
         # In order, one worker releases whole periods, each of which it tallies by vehicle shard.
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, in_order=job.release.draws_in_order)
 
@@ -228,12 +229,12 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
         return PANE_S
     panes = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # that a slot of average size needs, rounded up
     most_panes = slot_s // PANE_S  # panes of a slot, the shortest of which are PANE_S long
-    lengths = (length for length in range(1, most_panes + 1) if most_panes % length == 0)  # in PANE_S, dividing a slot
+    lengths = (length for length in range(1, most_panes + 1) if most_panes % length == 0)  # as multiples of PANE_S
     return PANE_S * max(length for length in lengths if length == 1 or length * panes <= most_panes)
 
 
 def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:
-    """Releases slots in a bounded job; returns its outcome. Raises StepError or EngineError."""
+    """Releases a job's slots. needed: periods that must have rows. Raises StepError or EngineError."""
     requested = debits_of_job(job)
     if requested.periods_refused:
         return requested

@@ -98,7 +98,7 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
     period, elements = group
     # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: units' debits, see `DemandFact`.
     epsilons, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
-    for (slot_s, kind), data in elements:
+    for (slot_s, kind), data in elements:  # kind: SPENDING of a unit, or EXPOSURE of its vehicles
         if kind == SPENDING:
             epsilon, unit, debit = msgspec.json.decode(data, type=UnitSpending)
             epsilons[slot_s] = Fraction(epsilon)
@@ -111,13 +111,13 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
 
 
 def _spend_of(epsilons: dict[int, Fraction], exposures: dict[int, list[bytes]], shares: Sequence[Fraction]) -> Spend:
-    """Sums each vehicle's spending over its drawn HATs. epsilons: of a HAT by slot."""
+    """Sums each vehicle's spending over drawn HATs. epsilons (of a HAT), exposures: by slot."""
     slots = [(epsilon, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, epsilon in epsilons.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in slots]))
     denominator = math.lcm(*((epsilon * share).denominator for epsilon in epsilons.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / denominator
-    for epsilon, exposure in slots:
-        prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of HATs, by statistic
+    for epsilon, exposure in slots:  # exposure.drawn: numbers of HATs, (vehicles, statistics)
+        prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of a HAT, (statistics,)
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # maximum, median, 90 %

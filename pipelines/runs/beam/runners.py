@@ -71,7 +71,7 @@ class ByName:
         try:
             result = self.submitted(p)
 
-            def look() -> None:  # at a copy: Beam's result of a job server keeps the first counters that it had
+            def look() -> None:  # copies the result, as that of a job server keeps the first counters that it read
                 with suppress(Exception):
                     watch(finished(copy(result)).counts)
 

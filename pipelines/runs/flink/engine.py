@@ -244,7 +244,7 @@ class Flink:
 
     def run(self, build: Callable[[beam.Pipeline], None], name: str, watch: Watch) -> Finished:
         """Runs a bounded pipeline to its end. watch: takes counters by name, every WATCH_S."""
-        # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
+        # --environment_cache_millis is left out: it would keep a worker from stage to stage even when that has died.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
         result = submit_pipeline(build, name, options, self.job_server)
         cluster, reasons = Cluster(self.rest), list[Exception]()  # at most one reason to end the job
@@ -296,7 +296,7 @@ def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[s
         "--environment_type=EXTERNAL",
         f"--environment_config={worker_pool}",
         f"--job_server_timeout={ANSWER_S}",
-        "--experiments=disable_logging_submission_environment",  # that lists our packages, by a pip of its own
+        "--experiments=disable_logging_submission_environment",  # Beam would run pip to list our packages
         f"--parallelism={parallelism}",
         f"--sdk_worker_parallelism={parallelism}",
     ]

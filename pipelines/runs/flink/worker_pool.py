@@ -49,20 +49,20 @@ def serve(address: str) -> None:
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Pool of workers by engines' names; task managers may share names, 1-1 first."""
+    """Pool of workers by name; an engine's task managers may share names, as 1-1."""
 
     def __init__(self) -> None:
-        self._copies = multiprocessing.get_context("forkserver")
-        self._copies.set_forkserver_preload(IMPORTED)
+        self._fork_context = multiprocessing.get_context("forkserver")
+        self._fork_context.set_forkserver_preload(IMPORTED)
         forkserver.ensure_running()  # imports now, not at the first worker
         self._workers: dict[str, list[BaseProcess]] = {}
         self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, _context: object) -> Any:
         """Starts a worker for an engine, as a fork with all imports."""
-        worker = self._copies.Process(target=_work, args=(request.control_endpoint.url, request.worker_id))
+        worker = self._fork_context.Process(target=_work, args=(request.control_endpoint.url, request.worker_id))
         try:
-            with self._lock:  # only one at a time may ask for a copy
+            with self._lock:  # only one thread at a time may ask the fork server
                 worker.start()
                 self._workers.setdefault(request.worker_id, []).append(worker)
         except Exception as error:  # noqa: BLE001 - the engine reports it
@@ -75,7 +75,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             workers = list(self._workers.get(request.worker_id, []))
         if len(workers) == 1:
             _end(workers[0])
-        elif workers:  # which one is the caller's is not known: it ends by itself
+        elif workers:  # it is unknown which one is the caller's; that one ends by itself
             connection.wait([worker.sentinel for worker in workers], STOP_S)
         with self._lock:
             workers = self._workers.get(request.worker_id, [])

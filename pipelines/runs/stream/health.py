@@ -61,7 +61,11 @@ def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: Fl
 
 
 class _Watch:
-    """Health monitor of a stream; remembers the reported slots and periods."""
+    """Health monitor of a stream; remembers the reported slots and periods.
+
+    _from_s, _to_s: time of the slots that are watched. _counted: counters at the last line. _overdue: number at the
+    last look. _ended: first slots of the periods whose end was reported.
+    """
 
     def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob) -> None:
         """Marks slots and periods recorded so far as reported. life_s: first second, and end."""
@@ -70,7 +74,7 @@ class _Watch:
         self._reported: set[int] = set()  # starts of slots that have had their line
         self._counted: Mapping[str, int] = {}  # counters at the last look
         self._looks = self._overdue = 0  # number of looks; of slots that were overdue at the last one
-        self._is_away = False  # the ledger
+        self._is_away = False  # whether the ledger gave no answer at the last look
         self._ended: set[int] = set()  # first slots of periods whose end was reported
         with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
             self._reported = set(self._complete_slots())

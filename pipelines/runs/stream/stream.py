@@ -111,11 +111,12 @@ class Stream:
         """
         job = self.job
         beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
-        length_s = job.slot_s if job.release.keeps_late else self.pane_s  # secret counts keep none
+        length_s = job.slot_s if job.release.keeps_late else self.pane_s  # secret counts keep no late report
         lateness = steps.RefuseLate(length_s, self.more_s)
         events, refused = observe(origin | "read" >> self.source, job, self.pane_s, lateness)
         windows = InWindows(beats, self.heartbeat.start_s, self.pane_s)
         drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
+        # Each is a prefix of labels, and estimates: `road` draws, records and estimates tallies.
         branches = [("", road(windows.tallies(events, job), job, windows, drawing))]
         if self.later is not None:
             job, windows = replace(job, release=self.later), replace(windows, more_s=self.more_s)
@@ -142,12 +143,12 @@ class InWindows:
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> steps.InTime(self.pane_s)
-        if job.release.keeps_late:  # of HATs: what is late for its pane still counts in its slot
+        if job.release.keeps_late:  # HATs: a report that is late for its pane still counts in its slot
             late = timely[BEHIND] | "late for panes" >> steps.LateForPanes(job.release)
             late = late | "late into slots" >> steps.IntoSlots(job.slot_s, self.start_s)
             both = (self.in_slots(timely.in_time, job), late) | "with late ones" >> beam.Flatten()
             slots = both | "by vehicle" >> steps.ByVehicle(job.release, in_panes=True)
-        else:  # of live slots: their period counts it
+        else:  # live slots leave late reports out; the period's release counts them
             _ = timely[BEHIND] | "count late" >> beam.Map(lambda packed: count(counters.LATE_FOR_LIVE, packed.rows))
             slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
         return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
@@ -213,7 +214,7 @@ def stream_of(
     account = jobs.ledger_account_of(spec, location)
     job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs)  # transaction: a slot
     job = replace(jobs.with_digest_form(job, location.ledger), vehicle_shards=vehicle_shards)
-    behind_s = _watermark(spec, start_s).behind_s  # that a slot waits for reports after its end
+    behind_s = _watermark(spec, start_s).behind_s  # how long a slot waits for reports after its end
     heartbeat = Heartbeat(spec.timetable, start_s, end_s, spec.privacy.release_shards, behind_s)
     stream = Stream(job, source, heartbeat, identity_of(spec, secret, vehicle_shards))
     if spec.period_lateness_s is None:
@@ -326,7 +327,7 @@ def check_endless(spec: Specification, start_s: int) -> None:
 
 
 def life_of(spec: Specification) -> tuple[int, int]:
-    """Returns the account's life in seconds since 1970."""
+    """Returns the account's first second and its end, in seconds since 1970."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
     to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())

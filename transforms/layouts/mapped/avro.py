@@ -34,7 +34,7 @@ class AvroTable(MappedLayout):
     """Fields of Avro records, by name or dotted path."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields the batches of a file, block by block."""
+        """Yields the batches of a file, block by block. Raises UnreadableFile."""
         data = unpacked(path)
         with open(path, "rb") if data is None else BytesIO(data) as file:
             try:
@@ -55,7 +55,7 @@ class _TooBig(Exception):
 
 
 def _from_snappy(data: bytes) -> bytes:
-    """Expands a Snappy block of Avro, dropping its checksum."""
+    """Expands a Snappy block of Avro, verifying its checksum. Raises ValueError, _TooBig."""
     signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")  # Avro's varint reader serves for Snappy's header
     size = (signed << 1) ^ (signed >> 63)  # Snappy's length is a varint without sign: this undoes Avro's zigzag
     if size > BLOCK_BYTES:
@@ -81,7 +81,7 @@ _EXPAND_BY_CODEC: dict[str, Callable[[bytes], bytes]] = {
 
 
 def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:
-    """Makes fastavro's reader of a compressed block, bounding its expanded size."""
+    """Makes fastavro's reader of a compressed block; it raises _TooBig above BLOCK_BYTES."""
 
     def read_block(file: BinaryIO) -> BytesIO:
         block: Any = fastavro.schemaless_reader(file, "bytes")
@@ -113,12 +113,12 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
     _strip(schema)  # in place, of logical types: an invalid datetime would stop the file
-    tops = {steps[0] for steps in columns}  # first steps
+    tops = {steps[0] for steps in columns}  # names of the record's fields that are needed
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     unions = [_branches(kind) for kind in kinds]
     types_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
     is_mixed = any({"string", "bytes"} <= names for names in types_of)
-    has_bytes = is_mixed or any(isinstance(kind, int) for kind in types)
+    has_bytes = is_mixed or any(isinstance(kind, int) for kind in types)  # int: a decimal's divisor
     # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
     reader_schema = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
     file_bytes = file.seek(0, os.SEEK_END)
@@ -144,7 +144,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
     """Returns the schema at a path of steps below schema `kind`. Raises UnreadableFile."""
-    for step in steps:  # into the one record, or the array, of what may be a union
+    for step in steps:  # into the record or array, which may be in a union
         branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
         branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
         record = next((branch for branch in branches if branch["type"] == "record"), {"fields": ()})
@@ -157,10 +157,10 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps a schema to an Arrow type, _MIXED_UNION, a divisor, or None for numbers."""
+    """Maps a schema to an Arrow type, _MIXED_UNION, divisor or None. Raises UnreadableFile."""
     match [branch for branch in _branches(kind) if branch != "null"]:
         case [{"type": "bytes" | "fixed", "logicalType": "decimal"} as decimal] if decimal.get("scale", 0) >= 0:
-            return 10 ** decimal.get("scale", 0)
+            return 10 ** decimal.get("scale", 0)  # `_decoded` divides its unscaled integer by this
     plain, logical = set(), set()  # names of the union's plain types, and of their logical types
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -178,7 +178,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
     if len(plain) > 1 and "string" in plain:
         return _MIXED_UNION
-    return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
+    return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None  # numbers: None
 
 
 def _branches(kind: Any) -> list[Any]:  # of a union, which is a list in Avro's schemas
@@ -219,10 +219,12 @@ def _decoded(value: Any, kind: Any) -> Any:
     """Decodes bytes: decimals as numbers, texts with invalid bytes as lone surrogates."""
     if not isinstance(value, bytes):
         return value
-    if not isinstance(kind, int):
+    if not isinstance(kind, int):  # an int is a decimal's divisor, see `_arrow_type`
         return value.decode(errors="surrogateescape")
     unscaled = int.from_bytes(value, signed=True)
-    return max(-_LARGEST, min(unscaled, _LARGEST)) / kind if unscaled % kind else unscaled // kind  # of ids all digits
+    if unscaled % kind == 0:  # a whole number may be an id, which needs all of its digits
+        return unscaled // kind
+    return max(-_LARGEST, min(unscaled, _LARGEST)) / kind
 
 
 def _is_encodable(value: Any) -> bool:
@@ -233,7 +235,7 @@ def _array(values: Any, kind: Any) -> Any:
     """Builds an Arrow array where `kind` is its type. Raises UnicodeEncodeError for surrogates."""
     if kind is _MIXED_UNION:
         "".join(value for value in values if isinstance(value, str)).encode()  # raises, as pa.array does for texts
-    if not isinstance(kind, pa.DataType):
+    if not isinstance(kind, pa.DataType):  # `typed_batch` converts them
         return values
     # Logical types were stripped: times are plain integers, which Arrow views as timestamps without conversion.
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

@@ -40,28 +40,28 @@ class CsvTable(MappedLayout):
             raise ValueError(f"delimiter: must be one of {names}, got {self.delimiter[:20]!r}")
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields the batches of a file, chunk by chunk."""
+        """Yields the batches of a file, chunk by chunk. Raises UnreadableFile."""
         header: _Header | None = None
         with opened_text(path) as file:
             for data, too_long in read_chunks(file):
                 if self.delimiter == BLANK:
-                    data = _BLANKS_PATTERN.sub(b"", data)  # one between fields is left
+                    data = _BLANKS_PATTERN.sub(b"", data)  # leaves one between fields, none at ends
                 if header is None:
-                    data = _SEPARATOR.sub(b"", data, count=1)  # as sep=; is no header
+                    data = _SEPARATOR.sub(b"", data, count=1)  # spreadsheets write sep=; before the header
                     lines = lines_of(data)
                     filled = np.flatnonzero(lines.end > lines.start)
                     if too_long and not filled.size:
                         raise UnreadableFile(path, "the header is too long: lines must end in LF or CRLF")
                     if not filled.size:
                         continue
-                    first = int(filled[0])
+                    first = int(filled[0])  # the first line that is not empty
                     header = self._header(path, data[lines.start[first] : lines.end[first]])
                     if self.header:
                         data = data[lines.start[first + 1] :] if first + 1 < len(lines.start) else b""
                 yield _batch(data, header, self.fields, too_long)
 
     def _header(self, path: str, line: bytes) -> "_Header":
-        """Finds each column's place in the first line. Raises UnreadableFile."""
+        """Finds columns' indices in the first line. Raises UnreadableFile."""
         try:
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):
@@ -89,7 +89,7 @@ class _Header:
     """Number of columns, the index of each needed one, and the delimiter."""
 
     width: int
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     delimiter: str
 
 
@@ -113,17 +113,17 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
     """Reads the needed columns of nonempty lines as bytes, by field."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
-    indices = [str(index) for index in range(header.width)]
+    names = [str(index) for index in range(header.width)]  # Arrow's columns are named by their index
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(column_names=indices, use_threads=False, block_size=len(data) + 1),  # one block
+        pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),  # one block
         pyarrow.csv.ParseOptions(delimiter=header.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=[str(index) for index in dict.fromkeys(header.places)],
-            column_types={str(index): pa.binary() for index in header.places},
+            include_columns=[str(index) for index in dict.fromkeys(header.indices)],
+            column_types={str(index): pa.binary() for index in header.indices},
         ),
     ).combine_chunks()
-    columns = [table.column(str(index)) for index in header.places]
+    columns = [table.column(str(index)) for index in header.indices]
     arrays = (column.chunk(0) if column.num_chunks else pa.array([], pa.binary()) for column in columns)
     return dict(zip(fields, arrays, strict=True))
 
@@ -135,7 +135,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     """
     letters = np.frombuffer(data, np.uint8)
     broken = np.zeros(len(lines.start), np.bool_)
-    mark = ord(header.delimiter)
+    mark = ord(header.delimiter)  # called comma below, whatever it is
     commas = np.flatnonzero(letters == mark)
     if b"\r" in data:  # inside a line (it may end with one) the reader would take \r for a line's end
         returns = np.flatnonzero(letters == open_file.RETURN)
@@ -155,7 +155,8 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
         broken[line_of_quote[~is_valid]] = True
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
-    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1  # one between two
+    commas_in_line = np.diff(np.searchsorted(commas, lines.start), append=len(commas))
+    broken |= commas_in_line != header.width - 1  # a line of `width` fields has one delimiter fewer
     return broken
 
 

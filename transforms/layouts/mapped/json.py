@@ -21,7 +21,7 @@ class JsonRecords(RecordLayout):
     """JSON objects in a document, array or lines; column `*` is an object's key.
 
     records: path of the array or object that holds the objects. places: likewise of a fixed layout, whose inputs may
-    also be the array alone.
+    also be the array alone. _documents: either's paths, none where inputs are an array or lines. paths: of columns.
     """
 
     OPTIONS = ("records",)
@@ -42,7 +42,7 @@ class JsonRecords(RecordLayout):
         return self.places if self.records is None else (self.records,)
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields the batches of a document, array or lines."""
+        """Yields the batches of a document, array or lines. Raises UnreadableFile."""
         is_array = False
         if self.records is None:
             with opened_text(path) as file:
@@ -200,7 +200,7 @@ def _decoder(record_paths: tuple[Path, ...], *, in_array: bool = False) -> msgsp
 
 
 def _document(record_paths: tuple[Path, ...]) -> Any:
-    """Builds msgspec's type of a document with undecoded records at disjoint places.
+    """Builds msgspec's type of a document with undecoded records at disjoint paths.
 
     Where an array's objects are no records but hold them, a single object may stand in its place.
     """

@@ -38,7 +38,7 @@ class ParquetTable(MappedLayout):
         return self.read_share(path, base.WHOLE)
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
-        """Yields the batches of a share of row groups."""
+        """Yields the batches of a share of row groups. Raises UnreadableFile."""
         with _source(path) as file:
             try:
                 parquet = _open(path, file, self.columns, self.units.zone)
@@ -107,7 +107,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
             raise UnreadableFile(path, base.without_zone(column))
         if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
             raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
-    texts = [  # read as dictionaries where Arrow can
+    texts = [  # read as dictionaries, which Arrow cannot where a chunk has an encoding by deltas
         column
         for column in dict.fromkeys(columns)
         if schema.get_field_index(column) >= 0

@@ -108,7 +108,7 @@ class GtfsRealtime:
     kind: Kind = "vehicle"
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields the batches of a feed message."""
+        """Yields the batches of a feed message. Raises UnreadableFile."""
         with opened(path) as file:
             data = read_whole(path, file, FEED_BYTES, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
@@ -160,7 +160,8 @@ def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
 def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
     """Yields a row per entity with a report, or a reason for refusing it.
 
-    The data is one message, or several in a row, each after its length.
+    The data is one message, or several in a row, each after its length. Raises DecodeError or IndexError for other
+    data, _TooManyFields for more than FEED_FIELDS.
     """
     messages, offset = [], 0  # (start, end) of each
     while offset < len(data):
@@ -179,7 +180,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
             break
     readers, has_header = [_READERS_BY_KIND[layout.kind][column] for column in layout.columns], False
     parts = (part for message in ranges for part in _fields(data, *message))
-    for number, (field, start, end) in enumerate(parts):
+    for number, (field, start, end) in enumerate(parts):  # field: its number in the message
         if number > FEED_FIELDS:
             raise _TooManyFields
         if field == _HEADER:
@@ -223,7 +224,7 @@ def _fields(data: bytes, offset: int, stop: int) -> Iterator[tuple[int, int, int
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Reads a varint of at most ten bytes; returns the place behind it too."""
+    """Reads a varint and the offset after it. Raises DecodeError beyond ten bytes."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[offset]

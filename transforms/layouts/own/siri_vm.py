@@ -62,7 +62,7 @@ class SiriVm:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields the batches of a delivery while parsing."""
+        """Yields batches of a delivery while parsing. Raises UnreadableFile."""
         feed = _Feed(self)
         try:
             with opened(path) as file:
@@ -123,13 +123,13 @@ class _Feed:
                 raise _TooMuch(f"a SIRI-VM document of more than {FEED_BYTES >> 20} MiB")
             self._parser.feed(piece)
             if len(self._rows) >= BATCH_ROWS:
-                yield self._taken()
+                yield self._next_batch()
         self._parser.close()
         if not self._is_delivery:
             raise ValueError  # one of _DAMAGE_ERRORS
-        yield self._taken()
+        yield self._next_batch()
 
-    def _taken(self) -> RawBatch:
+    def _next_batch(self) -> RawBatch:
         """Returns the rows collected since the last batch, and forgets them."""
         rows, too_long = self._rows, self._too_long
         self._rows, self._too_long = [], 0

@@ -92,7 +92,7 @@ def draw_releases(
     """
     divided = []  # by group: rows, suppressed ones with 0 kept, so as many as `reported`; shares; slots
     for (plan_s, shard), tally in groups.items():
-        facts, by_slot = slots[plan_s], []
+        facts, by_slot = slots[plan_s], []  # joint_slots_s: starts of the plan's slots
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
         hat = tally.cell if len(facts.joint_slots_s) == 1 else packed_keys(tally.slot_s, tally.cell)
         reported = tally.take(np.argsort(packed_keys(hat, tally.vehicle)))
@@ -133,7 +133,7 @@ def _units_of(
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]  # the most that any vehicle spends in each
-    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))  # each slot's (spent, debit)
+    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))  # each slot's (most spent, debit)
     units = []
     for slot, hats, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
@@ -220,7 +220,7 @@ def _slot_drawn(
     positions = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
     names, released = texts_of(policy.region, published), []
     for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
-        # A place without data has the position after the last HAT: there no plan, and no integer, is appended.
+        # A cell without data has the position after the last HAT: there no plan, and no integer, is appended.
         columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
         of_each = (map(column.__getitem__, positions) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))
@@ -276,7 +276,7 @@ def exposure_of(rows: Tally, cell: Int64s, is_drawn: Int64s) -> Exposure:
     """Counts each vehicle's draws. cell: HATs, ascending. is_drawn: (HATs, statistics), 0 or 1."""
     is_kept = rows.kept > 0
     vehicle, code = factorize(rows.vehicle[is_kept])
-    return Exposure(vehicle, _added_up(code, is_drawn[np.searchsorted(cell, rows.cell[is_kept])]))
+    return Exposure(vehicle, _sums_by_vehicle(code, is_drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
@@ -284,7 +284,7 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
     if len(exposures) == 1:  # a vehicle has one row of `drawn`, its numbers of HATs by statistic
         return _dearest(exposures[0].drawn, shares)
     vehicle = factorize(np.concatenate([exposure.vehicle for exposure in exposures])).code
-    return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
+    return _dearest(_sums_by_vehicle(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
@@ -313,7 +313,7 @@ def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
     return max(sums, default=ZERO)
 
 
-def _added_up(code: Int64s, values: Int64s) -> Int64s:
+def _sums_by_vehicle(code: Int64s, values: Int64s) -> Int64s:
     """Adds up rows of `values` (rows, columns) of equal code, from 0: (codes, columns)."""
     columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
     return np.stack(columns, axis=-1).astype(np.int64)

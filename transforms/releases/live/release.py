@@ -104,7 +104,7 @@ def live_slot(policy: LevelsPolicy, slots: int, hour: int, centres: Int64s, rest
     """Plans a live slot around centres that earlier entries taught.
 
     slots: how many share `policy.live` equally. hour: local, of the slot. centres: int64 (cells, 1). rests_on: the
-    newest entry behind them.
+    newest entry behind them. Raises ValueError where the policy has no live slots.
     """
     if policy.live is None:
         raise ValueError("the specification has no live slots")

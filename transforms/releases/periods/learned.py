@@ -30,7 +30,7 @@ from transforms.releases.periods.states import learned_from, stage_values
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
     """Infers the next stage's centres: of the day itself by estimate, else by forecast."""
     learned = learned_from(entries, policy)
-    last = bare_stage(entries[-1].unit)  # the newest stage: its number in its day, and how many the day has
+    last = bare_stage(entries[-1].unit)  # the newest stage; `number`: in its day, from 0; `stages`: of its day
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
     return centres_of(posterior.values, lowest=MARGIN_KMH, highest=policy.value.standard.upper - MARGIN_KMH)
 
@@ -43,8 +43,8 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
     difference_kmh = np.zeros(places.cell.size) if learned is None else learned.differences  # 0: none yet
-    # A slot's weight in usual days, whose weight is the number of vehicles; `Differences` needs steps from 1 on, and
-    # noise must not make one boundless: at most 100 days.
+    # Each slot's weight over that of a usual day, which is the number of vehicles. `Differences` needs weights of at
+    # least one step; and a noisy weight must not be boundless, so it is that of 100 days at most.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
@@ -60,13 +60,13 @@ def day_estimates(
 ) -> HatEstimates:
     """Estimates the day `days_back` before the last, with parents' values for unknown HATs."""
     posterior = models.estimate(days_back)
-    shown = with_coarser(models, posterior, float(policy.value.standard.upper))
+    shown = with_coarser(models, posterior, float(policy.value.standard.upper))  # HATs' and parents' numbers
     parents = np.array(parent_texts(policy.region))
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
-    vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number and bounds
+    vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number, its bounds
     estimates = _hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
     parent = np.where(shown.estimates.status == Status.PARENT, parents[:, None], "")
-    estimates = estimates.with_columns(PARENT_COLUMNS, (parent, *shown[1:]))
+    estimates = estimates.with_columns(PARENT_COLUMNS, (parent, *shown[1:]))  # [1:]: the parent's value and bounds
     return estimates._replace(products=product_estimates(models, posterior, policy, slots, entries))
 
 
@@ -79,7 +79,7 @@ def product_estimates(
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
-    """Estimates a period's products from its HATs' posterior."""
+    """Estimates a period's products from its HATs' posterior; `forecast`: whether it is one."""
     starts, tables, products = [facts.start for facts in slots], [], policy.products
     places = learned_places(entries, models, policy) if any(product.is_of_places for product in products) else None
     has_distributions = any(product.has_distributions for product in products)
@@ -103,7 +103,7 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates a period's live slots from the forecast and all of them."""
+    """Estimates a period's live slots from its forecast and those recorded so far."""
     released, hours = zip(*read_part(live, policy, "means"), strict=True)  # each of one slot, so of one hour
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
     live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)

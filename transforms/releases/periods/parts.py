@@ -58,6 +58,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not sums.days:
         return None
     hours = np.array(sorted(slots), np.int64)
+    # Cells' usual means over the hours of releases of places, each hour as often as it was released.
     posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
     weights = posterior.weights * times  # (cells, hours)
     cell = pieces.places.cell  # (places,), index of each one's cell
@@ -79,7 +80,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
 
 
 def place_day(read: ReleasedStage) -> place_model.PlaceDay:
-    """Reads a place stage, averaging centres over slots."""
+    """Reads a place stage, averaging centres over slots. Raises ValueError for other stages."""
     (level,), hats = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
     if hats.differences is None:
         raise ValueError("the stage is not about places")
@@ -121,8 +122,8 @@ def place_product(
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
-        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # given cells' usual means
-        cell_means = places.cells[:, None]
+        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # of all released days
+        cell_means = places.cells[:, None]  # of each place's cell, in the same hours
         shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
         with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
         value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in with_bounds)
@@ -153,7 +154,7 @@ def place_product(
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, cell_numbers: PublishedNumbers, upper_kmh: float
 ) -> HatEstimates:
-    """Bounds values, (places, times); withholds those of cells held back.
+    """Gives places' values, (places, times), intervals and status; withholds those of cells held back.
 
     A place is "ok" if its interval is narrow and it has enough vehicles even at their weight's lower bound; else its
     cell stands for it.
@@ -162,7 +163,7 @@ def _estimates(
     half = Z95 * sd
     is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_AT_PLACE
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
-    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
+    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)  # PARENT: its cell counts
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - half, values + half))

@@ -76,7 +76,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """Groups cells by `parents`, (cells,) from 0, and slots by local start."""
+    """Groups cells (all, by `parents` (cells,), or singly) and slots, by local start."""
     from dpops.levels.stages import Groups
     from transforms.places.ground import CITY, parent_texts, texts_of
 

@@ -89,7 +89,8 @@ def estimates_of_product(
 ) -> SlotEstimates:
     """Estimates a product's places and times in a period.
 
-    Column `cell` holds a place's id too, so maps and joins work unchanged; place_facts: for products of places.
+    Column `cell` holds a place's id too, so maps and joins work unchanged; place_facts: for products of places. A group
+    whose span is None holds the slots outside all parts of the day, and has no row.
     """
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
@@ -100,7 +101,7 @@ def estimates_of_product(
         days, vehicles = [place_facts.days] * len(names) * len(spans), [*place_facts.vehicles] * len(spans)
         of_places: dict[str, list[Any]] = {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
         optional = of_estimates | product_column | of_places
-        geometries = dict(zip(names, place_facts.geometries, strict=False))  # cells have none
+        geometries = dict(zip(names, place_facts.geometries, strict=False))  # () if places are H3 cells
     columns = _columns(estimates, list(spans), names, optional, policy.on(slots[0].period))
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
     hats = replace(columns, spans=times, geometries=geometries)
@@ -173,7 +174,7 @@ def sums_of(
         # Several kinds are classes of speed: then all slots are one group, and groups ascend by (cell, class).
         kinds, cell_names = policy.names_of(layout)
         slots_of = [np.flatnonzero(groups.slots == group) for group in range(slot_groups)]
-        hats = groups.totals(np.ones(groups.index.shape))
+        hats = groups.totals(np.ones(groups.index.shape))  # number of HATs in each group
         centres = groups.totals(released.stage.centres.astype(np.float64)) / hats * float(CENTRE_STEP_KMH)
         sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.ravel().tolist(), strict=True)
         for group, (weight, speed, centre) in enumerate(sums):

@@ -106,7 +106,7 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
-        """Names a level's kinds of groups (several: classes of speed) and its places."""
+        """Names a level's kinds of groups (several: speed classes), and its cells or places."""
         region, names, grid = self.region, texts_of(self.region), self.value.standard
         if level.name == PLACE and self.public_places is not None:
             return [level.name], self.public_places.names
@@ -245,7 +245,7 @@ def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places 
 def read_part(
     entries: Sequence[StageEntry] | Sequence[LiveEntry], policy: LevelsPolicy, part: PartName
 ) -> Iterator[tuple[ReleasedStage, list[int]]]:
-    """Decodes recorded stages of a part, with their slots' hours, see `dpops.learning.Design`."""
+    """Decodes stages of a part (means, places or classes), with slots' hours (see `Design`)."""
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == part):
         stage = read_unit(unit, policy.region, policy.public_places)
         yield stage, recorded_hours(unit.slot_start, unit.slot_end, stage.stage.laid.hats.hours)

@@ -137,7 +137,7 @@ class StateSource:
     @property
     def empty(self) -> State:
         """State before the first period."""
-        return _begun(self.policy.region, facts_of(self.policy.fleet), self.least_recent, self.policy.trips)
+        return _empty_state(self.policy.region, facts_of(self.policy.fleet), self.least_recent, self.policy.trips)
 
     @staticmethod
     def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
@@ -170,7 +170,7 @@ class StateSource:
 def _fitted(source: StateSource) -> Learned:
     """Fits all periods; most are folded into a state that is stored on disk.
 
-    A multiple of `least_recent` periods is folded, so that the file changes seldom; nothing if that is None.
+    Whole multiples of `least_recent` periods are folded, from two on: the file changes seldom. None: nothing is folded.
     """
     periods, step = len(source.periods), source.least_recent
     folded_periods = 0 if step is None or periods < 2 * step else periods // step * step
@@ -181,7 +181,7 @@ def _fitted(source: StateSource) -> Learned:
 
 
 @lru_cache(maxsize=2)  # all fits of a city share its layouts of effects, which remember their `pair_sums`
-def _begun(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
+def _empty_state(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
     """Makes a city's empty state; trips: a timetable's, whose visits the model expects."""
     visits = None if trips is None or not trips.are_counted else trips.of_habits(texts_of(region))
     return State.new(replace(design_of(region), visits=visits), facts, least_recent)
@@ -195,7 +195,7 @@ def _folded(source: StateSource, periods: int) -> State:
     """Computes the state after first periods from the newest known one; stores it."""
     file, digest = source.policy.cache_file, source.digests[periods]
     stored = None if file is None else file.read()
-    state = next(_known(source, periods, stored), source.empty)  # the newest one known, else an empty one
+    state = next(_known_states(source, periods, stored), source.empty)  # the newest one known, else an empty one
     if state.days < periods:
         for day in source.days(state.days, periods):
             state = add_day(state, day)
@@ -207,7 +207,7 @@ def _folded(source: StateSource, periods: int) -> State:
     return state
 
 
-def _known(source: StateSource, most_periods: int, stored: StoredState | None) -> Iterator[State]:
+def _known_states(source: StateSource, most_periods: int, stored: StoredState | None) -> Iterator[State]:
     """Yields known states of at most so many periods: newest first, the file's last."""
     for digest, state in reversed(_FOLDED):
         if state.days <= most_periods and source.begins_with(state.days, digest):
@@ -228,7 +228,7 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     """Reads a day's stages, without counts of too few vehicles, which stopped runs."""
-    released, hours = zip(*read_part(entries, policy, "means"), strict=True)
+    released, hours = zip(*read_part(entries, policy, "means"), strict=True)  # hours: equal in all stages
     stages = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
     return DayValues(hours=np.array(hours[0]), stages=tuple(stage_values(read, policy.fleet) for read in stages))
 
@@ -238,7 +238,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
     if is_live:
         typical_weight = slot_weight(read.stage, fleet.profile)
     else:
-        # Weights are clipped together with speeds, and less by a wide bound; without speeds they are not clipped.
+        # Weights are clipped together with speeds, less by a wide bound: `weight_gain`. Without speeds they are not.
         is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
         typical_weight = vehicle_weight(read.stage, fleet)
         typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)
@@ -266,5 +266,5 @@ def facts_of(fleet: Fleet) -> Facts:
         hat_weight=1 / profile.hats,  # a vehicle-day weighs 1 in the model
         hats_in_hour=profile.hats / profile.hours,
         hats_in_cell=profile.hats / profile.cells,
-        standing=standing(profile),
+        standing=standing(profile),  # a typical vehicle-day's weight over that of one that stands all day
     )

@@ -49,8 +49,8 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Sends a question by a process of its own, which a stop can end."""
-    command = [sys.executable, "-P", "-c", _PROGRAM]
+    """Sends a question by a process, which a stop ends; returns result, message."""
+    command = [sys.executable, "-P", "-c", _PROGRAM]  # which runs `main` below
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
     request: bytes | None = msgspec.json.encode(question)
@@ -87,9 +87,9 @@ class Poller:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     failures: int = 0  # since the last answer
     reason: str = ""  # of the last failure
-    _conditions: dict[str, str] = field(default_factory=dict, repr=False)
+    _conditions: dict[str, str] = field(default_factory=dict, repr=False)  # headers such as If-None-Match
     _last_digest: bytes = b""  # of the last message, empty before the first
-    _retry_after_s: float = 0.0
+    _retry_after_s: float = 0.0  # demanded by the service; 0 for none
 
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Sends one request; returns the outcome with any new message."""

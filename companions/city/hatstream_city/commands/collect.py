@@ -112,7 +112,7 @@ def collect(
 
 @contextmanager
 def _in_folder(folder: Path) -> Iterator[Store]:
-    """Stores messages as files, named by UTC arrival times; has nothing to close."""
+    """Yields a function that stores a message as file, named by UTC arrival."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def store(message: bytes) -> None:
@@ -123,7 +123,7 @@ def _in_folder(folder: Path) -> Iterator[Store]:
 
 @contextmanager
 def _in_topic(topic: Any) -> Iterator[Store]:
-    """Sends each message to a Kafka topic and awaits confirmation."""
+    """Yields a function that sends messages to a topic, confirmed. Raises InputError."""
     from confluent_kafka import KafkaException, Producer  # an extra
 
     settings = {

@@ -115,7 +115,7 @@ def new(
 
 
 def _write(output: Path, result: Draft) -> None:
-    """Writes all new files, the specification last."""
+    """Writes new files, the specification last. Raises UsageError, InputError."""
     files = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
     existing_path = next((path for path in (output, *files) if path.exists()), None)  # the error names `output` first
     if existing_path is not None:

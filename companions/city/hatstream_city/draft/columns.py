@@ -84,8 +84,8 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     columns: values by name, (rows,) each. vehicle: the vehicle's column, if it is known.
     """
     arrays = motion.arrays_of(columns)
-    names, guessed = _assigned(arrays, vehicle)
-    is_incomplete = not names.keys() >= DESCRIPTION_BY_FIELD.keys()
+    names, guessed = _assigned(arrays, vehicle)  # columns by field; fields found by values alone
+    is_incomplete = not names.keys() >= DESCRIPTION_BY_FIELD.keys()  # a needed field has no column; speed is optional
     if "speed" in guessed and (is_incomplete or len(arrays) > len(names)):
         del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
@@ -93,9 +93,10 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     unit = notation.time_unit_of(times)
     if is_incomplete:
         names = dict.fromkeys(DESCRIPTION_BY_FIELD, motion.OPEN) | names
-        ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
+        ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}  # of all fields, speed too
         formats = () if unit else notation.time_formats(times)  # beside "iso", where no unit fits
         return DraftedColumns(ordered, unit or "iso", tuple(guessed), time_formats=formats)
+    # Days since 1900, and letters of hemispheres, are looked for in the columns of time, lat and lon: all exist here.
     drafted = drafted_columns(arrays, names, unit or _excel_unit(arrays, names["time"]))
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
 
@@ -149,20 +150,20 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
         _choose_by_motion(arrays, names, rivals)
-        may_be = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
+        is_unclear = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
         ids = arrays[names["vehicle"]]
-        if may_be and motion.are_crossed(_track(arrays, names).positions(ids, arrays[names["speed"]]).with_speed()):
+        if is_unclear and motion.are_crossed(_track(arrays, names).positions(ids, arrays[names["speed"]]).with_speed()):
             names["lat"], names["lon"] = names["lon"], names["lat"]
     return names, guessed
 
 
 def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: Mapping[str, Sequence[str]]) -> None:
-    """Replaces columns in `names` by rivals that agree better with vehicles' motion.
+    """Replaces columns in `names` by rivals that agree clearly better with vehicles' motion.
 
-    names, rivals: column, and possible columns, by field.
+    names, rivals: column, and possible columns, by field. `clearest` picks the first, unless one is clearly better.
     """
     ids, lons = arrays[names["vehicle"]], rivals["lon"]
-    others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]
+    others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]  # each takes the lon named alike
     pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, notation.most_alike(lat, lons)) for lat in others)]
     tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
     names["lat"], names["lon"] = motion.clearest(
@@ -310,7 +311,7 @@ def _fraction_degrees(array: Any) -> bool:
     degrees = _numbers(array)
     if degrees is None or not degrees.size:
         return False
-    steps = degrees / _RESOLVED
+    steps = degrees / _RESOLVED  # ids and speeds have no digits beyond
     has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
     low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
     on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES

@@ -71,7 +71,7 @@ def draft(
     adds_and_removes: secret counts with one small total; else public counts with an epsilon for each HAT. stem: prefix
     of further files' names. streets: segments of the timetable's lines are places; needs secret counts. header_time:
     the feed's time where reports have none. at_sea: positions at sea are valid. value: "delay" needs a timetable alone.
-    Raises InputError where vehicles, times or positions are missing.
+    Raises InputError for a sample without vehicles, times or positions, of another town, or without speeds to publish.
     """
     feed = None if path is None else feed_of(path, header_time=header_time, at_sea=at_sea)
     # Segments are one-way if reports say in which direction a vehicle drives; None: no segments at all.
@@ -103,7 +103,7 @@ def draft(
     if not adds_and_removes or vehicles >= SPAN_VEHICLES:  # public counts have no limit by month
         toml = fill(has_month=adds_and_removes)
     else:  # a comment says what a monthly limit would cost
-        choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
+        choices = [fill(has_month=has_month, price="") for has_month in (False, True)]  # without and with the limit
         # Only a draft whose columns, cells and files are all known can be planned, and so priced.
         is_planned = not (streets or keyed or is_open) and (town or (feed and feed.counts.cells))
         toml = fill(has_month=False, price=_price(choices, town.cells if town else None) if is_planned else "")

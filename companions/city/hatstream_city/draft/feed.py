@@ -177,7 +177,7 @@ def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *
     if zones and zones[0] in notation.MONTH_FIRST_ZONES:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # others' stands in the template
+    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # other layouts: by the template
         options["time_zone"] = zones[0] if zones and not columns.says_utc else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 

@@ -95,7 +95,7 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str) -> tuple[Any, Int64s,
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
     median_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
-    offset = datetime.fromtimestamp(median_s, ZoneInfo(zone)).utcoffset() or timedelta()  # of all rows, roughly
+    offset = datetime.fromtimestamp(median_s, ZoneInfo(zone)).utcoffset() or timedelta()  # at the median time
     return fits, (time.us + offset // timedelta(microseconds=1)) // _DAY_US, lat.values, lon.values
 
 
@@ -125,7 +125,7 @@ _DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 def read_folder(paths: Sequence[str]) -> Sample:
     """Samples several files, with column FILE if each is of one vehicle. Raises InputError."""
     first = read_sample(paths[0])
-    if first.top:
+    if first.top:  # lines stand above the header or the first row; a release would take them for it
         rule = _OTHER_WIDTH if "header" in first.options else _LATE_HEADER.format(first.top + 1)
         raise InputError(f"{paths[0]}: {rule}".replace("\0", "/"))
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
@@ -171,7 +171,7 @@ def _with_more_rows(first: Sample, paths: Sequence[str]) -> Sample:
     """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
-    for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):  # first those in a row: see NEIGHBOURS
+    for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):  # snapshots in a row tell how often one reports
         if len(next(iter(columns.values()), [])) >= ROWS:
             break
         with suppress(InputError):

@@ -161,7 +161,7 @@ def plausibility(rows: DraftPositions) -> int:
     days = np.stack([rows.vehicle, rows.us // _DAY_US])
     if np.median(np.unique(days, axis=1, return_counts=True)[1]) >= 2:  # rows by id and day
         return LIKELY
-    is_snapshot = np.ptp(rows.us) <= SNAPSHOT_S * 1_000_000
+    is_snapshot = np.ptp(rows.us) <= SNAPSHOT_S * 1_000_000  # which has each id once, whatever the ids are of
     return UNKNOWN if is_snapshot else UNLIKELY
 
 
@@ -187,7 +187,7 @@ def clearest(agreements: Mapping[Any, float]) -> Any:
 def speed_agreement(rows: DraftPositions) -> float:
     """Correlates speeds, in any unit, with ways between positions."""
     moves = moves_of(rows, least_m=0)
-    # Ranks, as codes of unknown speeds lie far from the others.
+    # Ranks (0 throughout where all are equal), as codes of unknown speeds lie far from the others.
     by_position, by_speed = (
         np.unique(values, return_inverse=True)[1]
         for values in (moves.metres / moves.step_s, moves.start_speed + moves.end_speed)
@@ -243,6 +243,7 @@ def are_crossed(rows: DraftPositions) -> bool:
     The ratio of a way by speeds to one by positions depends on the direction where they are swapped.
     """
     swapped, errors = rows._replace(lat=rows.lon, lon=rows.lat), []
+    # They are not swapped if that gives impossible latitudes, or a middle at sea; [2:4]: lat and lon.
     if not rows.us.size or np.abs(rows.lon).max() > 90 or is_nowhere(*(np.median(swapped[2:4], axis=1).tolist())):
         return False
     for moves in map(moves_of, (rows, swapped)):
@@ -269,7 +270,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     }
     sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
     zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
-    if zero > 0.5:  # of movements; a few are jumps of a parked vehicle's position
+    if zero > 0.5:  # share of moves; a few are of parked vehicles, whose positions jump
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")

@@ -36,7 +36,7 @@ def units(time_unit: str = "iso", time_format: str | None = None, zone: str | No
 
     A format takes no unit, and numbers since 1970 no zone: `layout` refuses them.
     """
-    # Of any layout with columns: only its units are used.
+    # Any layout with columns will do, as only its units are used.
     columns, unit = dict(zip(FIELDS, FIELDS, strict=True)), None if time_format else time_unit
     zone = zone if time_unit in ("iso", "excel") else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units

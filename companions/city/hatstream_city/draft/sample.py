@@ -33,7 +33,7 @@ LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, o
 ROWS = 20_000
 LOOK_BYTES = 16 << 20  # of a file so much is looked at, decompressed
 _MOST_NESTED, _MOST_DEEP = 200, 10  # keys of an object, and levels of nesting, that are looked at
-_MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
+_MOST_PATHS, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
 """Places of records that are tried; objects of one array that are searched; fewest keys of an object whose keys are
 data."""
 EACH, ANY = "[]", "*"
@@ -110,20 +110,20 @@ def _check_letters(path: str, data: bytes) -> None:
 def _sample(path: str, data: bytes) -> Sample:
     """Reads first rows in the format of `data`, the file's first bytes."""
     if data.startswith((b"PAR1", b"Obj\x01")):
-        with _from_any_place(path, data) as file:
+        with _open_seekable(path, data) as file:
             if data.startswith(b"PAR1"):
-                return _of_columns(file)
+                return _parquet_sample(file)
             records: Iterator[Any] = islice(fastavro.reader(file), ROWS)
             return Sample("avro", _columns([_flat(record) for record in records]))
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
     if start == b"<" or data.startswith(_UTF16_MARKS):  # other texts in UTF-16 were refused
-        return _decoded("xml", path)
-    return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
+        return _sample_by_layout("xml", path)
+    return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _sample_by_layout("binary", path)
 
 
-def _decoded(form: str, path: str) -> Sample:
+def _sample_by_layout(form: str, path: str) -> Sample:
     """Reads a file by the first layout of its form that can. Raises InputError.
 
     form: "xml" or "binary". Columns are all that may name the vehicle, and the feed's time if no report has one.
@@ -150,7 +150,7 @@ def _decoded(form: str, path: str) -> Sample:
 
 
 @contextmanager
-def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
+def _open_seekable(path: str, data: bytes) -> Iterator[Any]:
     """Opens a file for random access, compressed or not.
 
     path: a file, or archive, NUL and member. data: first bytes, decompressed.
@@ -164,7 +164,7 @@ def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
         yield io.BytesIO(stream.read())
 
 
-def _of_columns(file: Any) -> Sample:
+def _parquet_sample(file: Any) -> Sample:
     """Reads the first ROWS rows of a Parquet file; nested columns are flattened."""
     parquet = pq.ParquetFile(file)
     rows = next(parquet.iter_batches(ROWS), parquet.schema_arrow.empty_table())
@@ -205,7 +205,7 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
         return Sample(name, columns)
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        samples = [_inside(records, steps) for steps in _places_of_objects(records)[:_MOST_PLACES]]
+        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:_MOST_PATHS]]
         for sample in samples:
             first_rows = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
             if not find_columns(with_points(first_rows)[0]).missing:
@@ -215,16 +215,16 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     return Sample("json" if is_array else "jsonl", columns)
 
 
-def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
+def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
     """Samples objects under a path in JSON: keys, EACH for items, ANY for keys."""
-    items = list(islice((item for record in records for item in _at(record, steps, key=None)), ROWS))
+    items = list(islice((item for record in records for item in _objects_under(record, steps, key=None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
     fixed_layout = _layout_of("json", columns, records_path)  # which knows the path itself
     return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, {"records": records_path})
 
 
 def path_of(steps: tuple[str, ...]) -> str:
-    """Writes a place in JSON for a specification, ending in EACH only behind ANY.
+    """Writes a path in JSON for a specification, ending in EACH only behind ANY.
 
     >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*")), path_of(("*", "[]"))
     ('a[].b', 'entity.*', '*[]')
@@ -234,7 +234,7 @@ def path_of(steps: tuple[str, ...]) -> str:
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    """Reads a text's single object, or one per line."""
+    """Reads a text's single object, or one per line. Raises ValueError without any."""
     if (whole := _record(text)) is not None:
         return [whole]
     records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
@@ -243,7 +243,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
     return records
 
 
-def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists paths of objects in arrays or under data keys, the likeliest first."""
     counts: Counter[tuple[str, ...]] = Counter()  # objects by path
     for record in records[:LOOKED_AT]:
@@ -262,7 +262,7 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
             elif isinstance(value, dict):  # a key with a mark of paths would be read as several
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
                 stack += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
-    # Places of several objects come first, then those under the fewest arrays, then those of the most objects.
+    # Paths of several objects come first, then those under the fewest arrays, then those of the most objects.
     paths = [path for path, count in counts.items() if count]
     return sorted(paths, key=lambda path: (counts[path] < 2, path.count(EACH) + path.count(ANY), -counts[path]))
 
@@ -280,7 +280,7 @@ def _is_keyed(value: Any) -> bool:
     return commonest > min(len(value), _MOST_NESTED) / 2
 
 
-def _at(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
+def _objects_under(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
     """Yields the objects at a path's end.
 
     json_path: remaining steps. key: the last key that ANY stood for, which the objects get under the name ANY, or None.
@@ -294,12 +294,12 @@ def _at(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[di
         is_single = later_steps and isinstance(record, dict)  # one object stands for an array of one
         inner = record if isinstance(record, list) else [record] if is_single else []
         for item in inner:
-            yield from _at(item, later_steps, key)
+            yield from _objects_under(item, later_steps, key)
     elif isinstance(record, dict) and step == ANY:
         for inner_key, item in record.items():
-            yield from _at(item, later_steps, inner_key)
+            yield from _objects_under(item, later_steps, inner_key)
     elif isinstance(record, dict):
-        yield from _at(record.get(step), later_steps, key)
+        yield from _objects_under(record.get(step), later_steps, key)
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:

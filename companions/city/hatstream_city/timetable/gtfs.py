@@ -76,10 +76,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class Gtfs:
-    """Tables of text columns by name, and skipped rows."""
+    """Tables of text columns by name; positions are (lat, lon), (rows,), NaN if unknown."""
 
     tables: Mapping[str, pa.Table]
-    skipped: int
+    skipped: int  # rows with more or fewer fields than their header
 
     @property
     def zone(self) -> str:
@@ -315,13 +315,13 @@ class Passages(NamedTuple):
 
 
 def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
-    """Finds the cells that lines pass, in order, sampled every SAMPLE_M metres."""
+    """Finds the cells that lines pass, from which part of their length to which."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))  # of each point
     has_next = np.append(line[1:] == line[:-1], False)
     following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
     step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
-    # Samples after each point; a step beyond FAR_M is an error of the feed, and must not fill the memory.
+    # Samples after each point, up to SAMPLE_M apart; a step beyond FAR_M is a feed's error, and must not fill memory.
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
     row = np.repeat(np.arange(line.size), steps)  # each sample's: the point at or before it
     fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]

@@ -49,11 +49,11 @@ def middle_of(lat: Floats, lon: Floats) -> Middle:
     """Finds the middle of positions by medians, which a few wrong ones hardly move."""
     valid = are_somewhere(lat, lon)
     if not valid.any():
-        return Middle(np.zeros(3), np.inf)  # nothing is too far from it
+        return Middle(np.zeros(3), far_m=np.inf)  # nothing is too far from it
     xyz = _xyz(lat[valid], lon[valid])
     middle: Floats = np.median(xyz, axis=0)
     half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))
-    return Middle(middle, max(FAR_M, FAR_TIMES * half_m))
+    return Middle(middle, far_m=max(FAR_M, FAR_TIMES * half_m))
 
 
 def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:

@@ -76,17 +76,17 @@ def read_segments(
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
-    """Cuts a segment between each pair of stops, on its busiest line."""
+    """Cuts a segment between each pair of stops, on its busiest line. Raises InputError."""
     times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # number by line and stops, as bytes of int64
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):  # of each trip
         line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1  # no rows: no trips at all
         if line >= 0 and rows.size > 1:  # -1: the trip has no line
             trips[line, times.stop[rows].tobytes()] += 1
     pairs: set[tuple[int, int]] = set()  # of stops, whose segment was cut
-    work = 0  # see MOST_WORK
+    work = 0  # distances that `_cut` computes: of each stop from each step of its line
     for line, stop_bytes in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
         stops = np.frombuffer(stop_bytes, np.int64)
-        if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
+        if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:  # one is new
             points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
             lat, lon = feed.lines.lat[points], feed.lines.lon[points]
             degree_m = math.radians(1) * EARTH_M  # of latitude; one of longitude shrinks, to 0 at the poles
@@ -105,7 +105,7 @@ def _along_m(xy: Floats) -> Floats:
     return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
 
 
-def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
+def _points_at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
     """Finds points, (.., 2), at distances `m` along a line."""
     return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
 
@@ -119,7 +119,7 @@ def _cut(
     """
     lat, lon = feed.stop_positions
     along_m = _along_m(xy)
-    steps_xy = _at(xy, along_m, steps_m)
+    steps_xy = _points_at(xy, along_m, steps_m)
     stops = stops[~np.isnan(lat[stops])]
     turns = np.rint((xy[0, 0] / scale[0] - lon[stops]) / 360)  # lines continue across the antimeridian
     stop_xy = np.column_stack([lon[stops] + 360 * turns, lat[stops]]) * scale
@@ -133,11 +133,11 @@ def _cut(
         pairs.add(pair)
         inside = (along_m > start_m) & (along_m < end_m)
         m = np.concatenate([[start_m], along_m[inside], [end_m]])
-        for points in _on_earth(_at(xy, along_m, m), scale):
+        for points in _cut_at_antimeridian(_points_at(xy, along_m, m), scale):
             yield Segment(pair, points, scale)
 
 
-def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
+def _cut_at_antimeridian(xy: Floats, scale: Floats) -> Iterator[Floats]:
     """Cuts a line that continues beyond the antimeridian there."""
     round_m = 360 * scale[0]  # once around the earth, at this latitude
     turn = np.rint(xy[:, 0] / round_m)
@@ -208,11 +208,11 @@ def _stretches_of(segment: Segment, *, directed: bool) -> list[Stretch]:
     """Lists fine cells every SAMPLE_M metres, with the direction's sector, 0 if not directed."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
-    behind, ahead = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
+    behind, ahead = (_points_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
     x, y = (ahead - behind).T
     heading = np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360  # from north, clockwise
     sectors = (heading * SECTORS + 180) // 360 % SECTORS  # rounded to the nearest: 180 is half of a turn
-    degrees = _at(segment.xy, along_m, m) / segment.scale
+    degrees = _points_at(segment.xy, along_m, m) / segment.scale
     cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
     return [(cell, sector if directed else 0) for cell, sector in zip(cells, sectors.tolist(), strict=True)]
 

@@ -117,7 +117,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
-    vehicle, blocks = _vehicles(run, s, block, route)
+    vehicle, blocks = _vehicles(run, s, block, route)  # vehicle of each visit; number of duties
     # Service: stretches of hours that have LEAST_SHARE of the visits each.
     share_of_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=_DAY_HOURS) / s.size
     is_busy = share_of_hour >= LEAST_SHARE
@@ -130,7 +130,8 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
-    # by_key: profiles by route, stop or trip in place of cells. Rows count from 0; 1 is added, as 0 means none.
+    # by_key: profiles by route, stop or trip in place of cells; their rows count from 0, and in a profile 0 means none.
+    # runs: vehicles by pair of stops.
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -261,7 +262,7 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64
         "hours": (constant, hour),
         "parts": (constant, hour // _PART_HOURS),
     }
-    return {name: _middle(vehicle, *columns) for name, columns in touched.items()}
+    return {name: _median_pairs(vehicle, *columns) for name, columns in touched.items()}
 
 
 def _coarser(cells: Int64s, steps: int) -> Int64s:
@@ -275,11 +276,11 @@ def _group(rows: Int64s, steps: int) -> Int64s:
     return rows // 8 if steps == 1 else np.zeros_like(rows)
 
 
-def _middle(vehicle: Int64s, place: Int64s, time: Int64s) -> int:
-    """Finds the median over vehicles of distinct (place, time) pairs, to one digit."""
-    place_count, time_count = (1 + int(column.max(initial=0)) for column in (place, time))
-    triples = np.unique((vehicle * place_count + place) * time_count + time)  # as one number each
-    counts = np.unique(triples // (place_count * time_count), return_counts=True)[1]
+def _median_pairs(vehicle: Int64s, area: Int64s, time: Int64s) -> int:
+    """Finds the median over vehicles of distinct (area, time) pairs, to one digit."""
+    area_count, time_count = (1 + int(column.max(initial=0)) for column in (area, time))
+    triples = np.unique((vehicle * area_count + area) * time_count + time)  # as one number each
+    counts = np.unique(triples // (area_count * time_count), return_counts=True)[1]  # by vehicle
     return one_digit(float(np.median(counts))) if counts.size else 1
 
 

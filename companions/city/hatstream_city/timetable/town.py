@@ -89,7 +89,7 @@ class Town:
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
-    """Reads a town from GTFS data. directed: whether segments are one-way; None: no segments."""
+    """Reads a town from GTFS data. Raises InputError. directed: one-way segments; None: none."""
     feed = read_gtfs(path)
     if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")

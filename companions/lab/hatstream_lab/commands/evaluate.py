@@ -35,7 +35,7 @@ class Feed(NamedTuple):
 def _feed(
     pattern: str | None, spec_path: Path | None, not_private: bool, start: str | None = None, end: str | None = None
 ) -> Feed | None:
-    """Checks options that belong together; returns the telemetry, None without --data."""
+    """Checks options that belong together (else UsageError); returns the telemetry, None without --data."""
     if pattern is None:
         if spec_path is not None or not_private or start is not None or end is not None:
             raise UsageError("--spec, --from, --to and --not-private go with --data")
@@ -53,13 +53,13 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
         click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time."),
         click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time."),
     )
-    return packed(
+    return packed(  # these options go into `_feed`, and what it returns into the command's argument `feed`
         "feed",
         _feed,
         click.option("--data", "pattern", metavar="GLOB", required=required, help="Telemetry; needs --spec."),
         click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="Its specification."),
         click.option("--not-private", is_flag=True, help="Confirm that the output shows functions of true values."),
-        *(dates if dated else ()),
+        *(dates if dated else ()),  # a range of days, where the command reads one
     )
 
 
@@ -73,7 +73,7 @@ class Results:
     def show(
         self, name: str, table: Table, blocks: Iterable[str | RichTable], *, shows_truth: bool = True, **facts: Any
     ) -> None:
-        """Writes all figures, with a warning if they are functions of true values."""
+        """Writes JSON of `facts` and rows, and prints it or `blocks`, with any warning."""
         document = {**({"not_private": NOT_PRIVATE} if shows_truth else {}), **facts, "rows": table.rows}
         encoded = msgspec.json.encode(document)
         if self.output is not None:
@@ -109,7 +109,7 @@ def runs_option(number: int) -> Callable[[Any], Any]:
 
 
 def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """Reads rational numbers from 1e-6 to 1e6, as written."""
+    """Reads rational numbers from 1e-6 to 1e6, as written. Raises UsageError."""
     epsilons = [text_of_epsilon.strip() for text_of_epsilon in text.split(",")]
     for text_of_epsilon in epsilons:
         try:
@@ -178,7 +178,9 @@ def papers(
     with progress_bars(quiet=results.as_json) as bars:
         table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
     results.draw(papers.pictures, table)
-    results.show("papers", table, papers.tables(table, is_exact=not_private), shows_truth=not_private)
+    # A folder holds the papers' own sets, on which the published errors must be met.
+    tables = papers.tables(table, is_exact=folder is not None)
+    results.show("papers", table, tables, shows_truth=folder is not None)
 
 
 @evaluate.command()
@@ -231,13 +233,15 @@ def days(
     if (feed is None) == (cities is None):
         raise UsageError("give telemetry (--data) or made-up cities (--cities)")
     settings = released.settings(totals, noise, span_days)
-    measure = partial(released.learned, is_brief=cities is not None or number is not None)
+    is_brief = cities is not None or number is not None  # days are many then: causal estimates alone
+    measure = partial(released.learned, is_brief=is_brief)
     rows: list[dict[str, Any]] = []
     facts: list[dict[str, Any]] = []
     with progress_bars(quiet=results.as_json) as bars:
         for name, city in _cities(feed, cities, number, bars):
             table = Experiment(city, settings, measure).table(runs, partial(bars, "runs simulated"))
-            rows += [{"city": name, **row} for row in (*released.constant_table(city).rows, *table.rows)]
+            constant = released.constant_table(city)  # errors of the true city mean, to compare with
+            rows += [{"city": name, **row} for row in (*constant.rows, *table.rows)]
             facts.append(_facts_of(name, city))
     table = Table(rows)
     results.draw(released.pictures, table)
@@ -314,7 +318,7 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
     from hatstream_local.fusion.fuse import nothing_usable, read_telemetry
     from hatstream_local.specification import load_fusion
 
-    pool = None
+    pool = None  # accepted speeds of the telemetry, scaled to [-1, 1]
     if feed is not None:
         _, pool, refused = read_telemetry(load_fusion(feed.spec_path), feed.pattern, key=None, progress=lambda *_: None)
         if not pool.size:

@@ -29,7 +29,7 @@ DAYS = 4
 SPEC = "town.toml"
 SAMPLE = "sample.parquet"  # the first day
 STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
-_PLACES = f"""
+_PLACES_TOML = f"""
 # Streets of the town for a share of the same total, and a map of what is usual on them (docs/released.md).
 [places]
 file = "{STREETS}"
@@ -55,13 +55,13 @@ def demonstrate(output: Path, out: Console) -> dict[str, Any]:
     with progress_bars(quiet=False) as report:
         days = Days(tables_of(path), count_days(spec, pattern, report=report))
     classes = compare_hexagons(days, table_of(results, HATS))  # by vehicles in a HAT
-    errors = compare_streets(days, results[STANDING]) if spec.places else None
+    street_errors = compare_streets(days, results[STANDING]) if spec.places else None
     pages = _draw(results, output, account.guarantee, spec)
-    facts = {"account": account, "classes": classes, "errors": errors, "again": again, "pages": pages}
+    facts = {"account": account, "classes": classes, "errors": street_errors, "again": again, "pages": pages}
     for line in summary({**facts, "city_kmh": days.mean_kmh}):
         out.print(line, soft_wrap=True, highlight=False)
     document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": days.mean_kmh}
-    return document | {"guarantee": account.guarantee, "classes": classes, "again": again, "streets": errors}
+    return document | {"guarantee": account.guarantee, "classes": classes, "again": again, "streets": street_errors}
 
 
 def made_up_fleets() -> list[MadeUpFleet]:
@@ -88,7 +88,7 @@ def _write_town(console: Console, output: Path, fleets: list[MadeUpFleet]) -> Pa
     write_timetable(fleets[0], timetable)
     if not path.exists():
         drafted = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
-        document, toml = json.dumps(streets(fleets[0])).encode(), (drafted.toml + _PLACES).encode()
+        document, toml = json.dumps(streets(fleets[0])).encode(), (drafted.toml + _PLACES_TOML).encode()
         for name, content in (*drafted.files.items(), (STREETS, document), (path.name, toml)):
             (output / name).write_bytes(content)
     return path
@@ -112,7 +112,7 @@ def command_line(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    """Runs a command and reads its JSON document."""
+    """Runs a command and reads its JSON document. Raises RuntimeError if it fails."""
     process = subprocess.run(command_line(*arguments, "--json"), stdout=subprocess.PIPE, check=False)
     if process.returncode:
         raise RuntimeError(f"hatstream {arguments[0]} failed with exit code {process.returncode}")
@@ -134,7 +134,7 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
     """
     day = first["periods"][0]
     second = release(spec, ledger, str(sample), (day["period"],) * 2, output)  # from and to
-    changed, digests = second["operator_only"]["stages_that_differ_now"], len(day["stages"])
+    changed, digests = second["operator_only"]["stages_that_differ_now"], len(day["stages"])  # one of each stage
     folder, files = Path(first["files"][0]).parent, [Path(path) for path in second["files"]]
     different = [path for path in files if path.read_bytes() != (folder / path.name).read_bytes()]
     if second["stages_new"] or changed or different:
@@ -146,9 +146,9 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
 
 
 def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
-    """Compares streets with the truth, in km/h weighted by reports of all days.
+    """Compares the newest map of streets with all days' truth, weighted by reports.
 
-    Returns the number of `streets`, and errors `learned` and `constant` (of the streets' true mean).
+    Returns the number of `streets`, and errors `learned` and `constant` (of the streets' true mean), in km/h.
     """
     on_streets = days.chosen(pc.is_valid(days.counted["place"]))
     truth = truth_of(on_streets, {"place": None})  # None: the counted rows' own column
@@ -163,8 +163,8 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
 def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     """Compares published HATs with the truth, by vehicle class.
 
-    Returns `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the
-    share of intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
+    Returns `name`, `hats`, `known` ones, mean absolute errors (km/h) of `estimate` and `constant` (the city's mean),
+    `covered`, the share of intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
     """
     minutes = load(days.tables).timetable.service_minutes
     # Number of a slot in its day, by its ISO time, whose hour and minute stand at 11 and 14.
@@ -172,7 +172,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
     rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
     rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()], pa.int64()))
-    hats = joined_with_truth(rows, days.hats, how="right outer")
+    hats = joined_with_truth(rows, days.hats, how="right outer")  # every driven HAT, NaN where no row is of it
     constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
     half_width = (hats["upper95"] - hats["lower95"]) / 2

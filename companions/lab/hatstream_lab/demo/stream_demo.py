@@ -48,7 +48,7 @@ class Replay(NamedTuple):
 
 
 def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
-    """Prepares part of the fleet's day, accelerated by SPEED_UP."""
+    """Prepares `seconds` of replay: the fleet's day from `first_hour` on, accelerated by SPEED_UP."""
     day = simulate(fleet)
     start_s = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
@@ -129,7 +129,7 @@ def demo(minutes: int, vehicles: int, output: Path) -> int:
         source = ("--kafka", kafka.brokers, "--topic", TOPIC, "--output", str(output), "--formats", "parquet,csv")
         engine = ("--local", "--checkpoint-s", "5", "--json")
         stream = stack.enter_context(_started("stream", "--spec", str(spec), *ledger, *source, *engine))
-        threading.Thread(target=_stop, args=(stop, stream), daemon=True).start()
+        threading.Thread(target=_stop, args=(stop, stream), daemon=True).start()  # ends the stream at `stop`
         report = stack.enter_context(progress_bars(quiet=False))
         show = _Show(minutes, output, stop)
         for line in stream.stdout or ():
@@ -153,7 +153,7 @@ def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(SHOWING_S)
+            process.wait(SHOWING_S)  # for its clean-up
         process.kill()
 
 
@@ -172,7 +172,7 @@ def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -
 
 
 class _Show:
-    """Writes health and each slot's best HAT for people."""
+    """Writes health and each slot's best HAT for people; sets `_stop` after `_slots` slots."""
 
     def __init__(self, slots: int, output: Path, stop: threading.Event) -> None:
         self._slots, self._output, self._stop, self._last = slots, output, stop, ""
@@ -184,7 +184,7 @@ class _Show:
         """
         if "job" in facts:
             first = datetime.fromisoformat(facts["from"])
-            self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()  # slots of a minute
+            self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()  # start of the last slot
             note(f"the stream runs; its first slot begins at {facts['from']}, and its release follows its end")
             left_s = (first - datetime.now(first.tzinfo)).total_seconds() + 60 * self._slots
             timer = threading.Timer(max(0, left_s) + SHOWING_S, self._stop.set)

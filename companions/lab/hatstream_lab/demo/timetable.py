@@ -71,7 +71,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 
 
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
-    """Writes rows of a route's stops; returns these, and metres along the route."""
+    """Writes rows of a route's stops; returns them, and the stops' metres along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
@@ -92,7 +92,7 @@ def _crossing(east_m: float, north_m: float) -> str:
 def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
     """Writes the line of each route, there and back, as rows of shapes.txt."""
     for number, route in enumerate(routes):
-        _, east_m, north_m = route.line_m.T
+        _, east_m, north_m = route.line_m.T  # of each vertex, after its metres along the route
         lat, lon = degrees(fleet, east_m, north_m)
         for direction in (0, 1):
             for index, point in enumerate(range(lat.size)[:: -1 if direction else 1]):

@@ -97,11 +97,12 @@ class VehicleVisits(NamedTuple):
 
 
 def made_up(city: MadeUp) -> Days:
-    """Counts a city's days, starting on a Monday."""
+    """Draws a city and its days, starting on a Monday, and counts them."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*_CENTRE, 7), city.rings)), np.int64)
-    # Places in km from the middle. Cells far out are visited less; speeds differ by eight districts of 4 km,
-    # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
+    # at_km: (cells, 2), km to the north and east of the middle. popular: (cells,), weights of visits, lower far out.
+    # Speeds differ by eight districts of 4 km, by cell, by how many go there, by hour (with rush hours at 8 and 17),
+    # and by parent and part of the day.
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (lat_lon - lat_lon.mean(axis=0)) * (_KM_PER_DEGREE * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * _RING_KM))
@@ -120,21 +121,22 @@ def made_up(city: MadeUp) -> Days:
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
     patterns = [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
-    day_patterns = [_of_day(city, index, patterns[index % 7]) for index in range(city.days)]
-    days = [_day(city, rng, cells, at_km, popular, routes, day_pattern) for day_pattern in day_patterns]
-    region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
+    day_patterns = [_with_day_effects(city, index, patterns[index % 7]) for index in range(city.days)]
+    days = [_draw_day(city, rng, cells, at_km, popular, routes, day_pattern) for day_pattern in day_patterns]
+    region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])  # those cells and a ring
     counted = pa.concat_tables(
-        _table(MONDAY + timedelta(index), _reported(city, index, rows), cells) for index, rows in enumerate(days)
+        _counted_rows(MONDAY + timedelta(index), _with_faults(city, index, rows), cells)
+        for index, rows in enumerate(days)
     )
     counted = counted.filter(pc.is_in(counted["cell"], pa.array(region)))
-    tables = _tables(city) | {"cells": {"resolution": 7, "region": region}}
-    first_day = _table(MONDAY, days[0], cells)  # before `_reported`: the declared fleet knows no faults of reports
+    tables = _specification_tables(city) | {"cells": {"resolution": 7, "region": region}}
+    first_day = _counted_rows(MONDAY, days[0], cells)  # a declared fleet knows no faults of reports
     first_day = first_day.filter(pc.is_in(first_day["cell"], pa.array(region)))
     return Days(tables | {"fleet": rough_fleet(first_day, tables)}, counted, made_region=True)
 
 
 def _routes(city: MadeUp, rng: Rng, at_km: Float64s) -> list[Int64s]:
-    """Draws the cells along each line, a parabola across the city in any direction."""
+    """Draws indices of cells along each line, a parabola in any direction."""
     routes = []
     for _ in range(city.lines):
         angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
@@ -146,17 +148,18 @@ def _routes(city: MadeUp, rng: Rng, at_km: Float64s) -> list[Int64s]:
     return routes
 
 
-def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
+def _with_day_effects(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
     """Adds a day's effects to usual means, (cells, 24)."""
     own_kmh = city.own_day_kmh * np.random.default_rng([city.seed, 8, index]).normal(size=(len(pattern), 1))
     return np.clip(pattern + own_kmh + (_HOLIDAY_KMH if index == city.holiday else 0), *_USUAL_KMH)
 
 
-def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
+def _with_faults(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
     """Applies a day's reporting habits and gaps to visits."""
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)  # 9: apart from other draws
     if city.unequal or city.standing:
         # A vehicle's habit is the same on every day. Numbers begin at 1; those above `vehicles` stand in the depot.
+        # In a share `city.standing` of its visits a vehicle hardly moves, at less than _STANDING of its speed.
         z_scores = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
         rate = np.exp(city.unequal * z_scores - city.unequal**2 / 2)  # of reports, by vehicle, on average 1
         slowed = np.where(rng.random(rows.total.size) < city.standing, _STANDING * rng.random(rows.total.size), 1.0)
@@ -165,11 +168,11 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
         rows = rows._replace(reports=reports, total=total)
     served_share, first_hour = city.first_day if index == 0 else (1.0, 0)
     is_reported = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
-    is_reported &= (rng.random(hours.size) >= city.gaps)[rows.slot]
+    is_reported &= (rng.random(hours.size) >= city.gaps)[rows.slot]  # gaps: share of hours that lack all reports
     return VehicleVisits(*(column[is_reported] for column in rows))
 
 
-def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
+def _counted_rows(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
     """Writes a day's visits as rows of `count_days`. cells: (cells,), H3."""
     names = pa.array([f"{cell:x}" for cell in cells.tolist()])
     return pa.table(
@@ -185,7 +188,7 @@ def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
     )
 
 
-def _tables(city: MadeUp) -> dict[str, Any]:
+def _specification_tables(city: MadeUp) -> dict[str, Any]:
     """Makes a specification's tables for a made-up city, without total and region."""
     service = f"{city.hours[0]:02d}:00-{city.hours[-1] + 1:02d}:00"
     account = {"name": "made-up", "unit": "vehicle-day", "timezone": "UTC", "adjacency": "add-remove"}
@@ -200,7 +203,7 @@ def _tables(city: MadeUp) -> dict[str, Any]:
     }
 
 
-def _day(
+def _draw_day(
     city: MadeUp,
     rng: Rng,
     cells: Int64s,
@@ -211,8 +214,9 @@ def _day(
 ) -> VehicleVisits:
     """Draws a day's visits of all vehicles, with true speeds around `pattern`.
 
-    at_km: (cells, 2), centres of cells, to the north and east. popular: (cells,), weights. pattern: (cells, 24), mean
-    km/h by hour, around which an hour of the city varies by 1 km/h on a day, and a HAT by `rough_kmh`.
+    cells: (cells,), H3. at_km: (cells, 2), their centres, to the north and east. popular: (cells,), weights. routes:
+    indices of cells along each line. pattern: (cells, 24), mean km/h by hour, around which an hour of the city varies
+    by 1 km/h on a day, and a HAT by `rough_kmh`.
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
@@ -221,11 +225,11 @@ def _day(
     if city.night is not None:  # the first `night` vehicles drive all night, the others do not
         driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
         driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
-    visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)  # the last ones, by share
-    if city.visitors:
+    visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)  # the last ones
+    if city.visitors:  # a share of the fleet that comes for one hour
         driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
     vehicle, slot = np.nonzero(driven)
-    cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)  # (vehicle-hours, visits)
+    cell = _draw_visited_cells(city, rng, vehicle, slot, at_km, popular, routes)  # (vehicle-hours, visits)
     vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each
     vehicle, cell, slot = np.unravel_index(key, (city.vehicles, cells.size, hours.size))
@@ -250,7 +254,7 @@ def _day(
     return VehicleVisits(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 
-def _visited(
+def _draw_visited_cells(
     city: MadeUp, rng: Rng, vehicle: Int64s, slot: Int64s, at_km: Float64s, popular: Float64s, routes: Sequence[Int64s]
 ) -> Int64s:
     """Draws the cells that each vehicle visits in each hour, (vehicle-hours, visits).
@@ -278,9 +282,9 @@ MOST_VEHICLES, MOST_DAYS = 3000, 7
 
 
 def drawn(seed: int) -> MadeUp:
-    """Draws a city's facts by seed: 20 to MOST_VEHICLES vehicles, 3 to MOST_DAYS days."""
+    """Draws a city's fields by seed: 20 to MOST_VEHICLES vehicles, 3 to MOST_DAYS days."""
     rng = np.random.default_rng([seed, 20])  # a state apart from those of the city's days
-    vehicles = round(_between(rng, 20, MOST_VEHICLES))
+    vehicles = round(_log_uniform(rng, 20, MOST_VEHICLES))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
     visits = int(rng.integers(1, 8))
     mean = float(rng.uniform(13, 38))
@@ -301,7 +305,7 @@ def drawn(seed: int) -> MadeUp:
         slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,
         steep=float(rng.uniform(0.8, 3)),
         apart_kmh=district_kmh,
-        reporting=float(_between(rng, 1, 800)) / (visits * 3.3),  # 1 to 800 reports an hour: a usual visit has 3.3
+        reporting=float(_log_uniform(rng, 1, 800)) / (visits * 3.3),  # 1 to 800 reports an hour: a usual visit has 3.3
         lasting_kmh=float(rng.uniform(0, 3)),
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
         night=2 if rng.random() < 0.3 else None,
@@ -330,7 +334,7 @@ def odd(seed: int) -> MadeUp:
     )
 
 
-def _between(rng: Rng, minimum: float, maximum: float) -> float:
+def _log_uniform(rng: Rng, minimum: float, maximum: float) -> float:
     """Draws a number, uniform in its logarithm."""
     return float(np.exp(rng.uniform(np.log(minimum), np.log(maximum))))
 
@@ -340,9 +344,9 @@ NAMED = tuple(MadeUp(**city) for city in tomllib.loads(files(__package__).joinpa
 
 def city_named(name: str, days: int | None = None) -> Days:
     """Makes a city by its name. Raises UsageError. days: None for its usual number."""
-    named, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
+    city_of, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
     kind, _, seed = name.partition(" ")  # such as "odd 3": drawn by seed 3, with a real feed's faults
-    if name not in named and not (kind in draws and seed.isdecimal()):
-        raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, odd 1, drawn 2, ..")
-    city = named.get(name) or draws[kind](int(seed))
+    if name not in city_of and not (kind in draws and seed.isdecimal()):
+        raise UsageError(f"there is no city {name!r}: there are {', '.join(city_of)}, and drawn 1, odd 1, drawn 2, ..")
+    city = city_of.get(name) or draws[kind](int(seed))
     return made_up(city if days is None else replace(city, days=days))

@@ -30,6 +30,7 @@ MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 class Days:
     """Counted days, with a specification's tables to release them.
 
+    counted: rows of `count_days`; names: their periods, sorted. is_by_hat: released HAT by HAT, not by levels.
     made_region: the region is the first day's own cells, which carries no guarantee.
     """
 
@@ -49,7 +50,7 @@ class Days:
 
     @property
     def region(self) -> Sequence[str]:
-        """Sorted cells of the region; the counted ones for a file or `occupied`."""
+        """Sorted cells of the region; the counted ones if a file or `occupied`."""
         region = self.tables["cells"]["region"]
         return sorted(set(self.counted["cell"].to_pylist())) if isinstance(region, str) else region
 
@@ -69,9 +70,9 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification that spends an epsilon, `total`. delta: None for pure DP."""
+        """Makes the specification that spends epsilon `total` in `span_days`. delta: None for pure DP."""
         epsilon = Decimal(total)
-        if self.is_by_hat:
+        if self.is_by_hat:  # each HAT spends the total: neither span nor delta is used
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
         limit: dict[str, Any] = {"epsilon": epsilon} if delta is None else {"epsilon": epsilon, "delta": delta}
         account, privacy = dict(self.tables["account"]), {**limit, "per": "period", "scope": "period"}
@@ -121,7 +122,7 @@ def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = No
     tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
     return tables | {
         "account": {name: base["account"][name] for name in ("name", "timezone")} | account,
-        "privacy": {"epsilon": 1, "per": "hat"} | privacy,
+        "privacy": {"epsilon": 1, "per": "hat"} | privacy,  # which may have a cap, or another epsilon
         "statistic": [statistic or {"name": "mean", "mechanism": "baseline"}],
     }
 
@@ -132,26 +133,26 @@ def read_days(
     """Counts days of telemetry, for a release by levels.
 
     A region and a fleet that the specification leaves open are made of the first day. bins: of values, to count in each
-    row; 0 for none. tables: further ones of the specification that releases the days.
+    row; 0 for none. tables: further ones of the specification that releases the days. Raises InputError.
     """
     base = tables_of(spec_path)
     by_levels = any(table.get("mechanism") == "levels" for table in base["statistic"])
     shared = ("name", "slot", "cells", "speed", "input", "fleet")
-    levels: dict[str, Any] = {name: base[name] for name in shared if name in base}
+    spec_tables: dict[str, Any] = {name: base[name] for name in shared if name in base}
     account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
-    levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}  # secret counts
+    spec_tables |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}  # secret counts
     is_made = base["cells"]["region"] == "occupied"  # all cells with reports: `levels` needs a list
     if is_made:  # releases HAT by HAT may leave the region open: so the first day's cells are counted
         first = count_days(load(hat_tables(base)), pattern, dates, report=report)
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
-        levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
-        levels.setdefault("fleet", rough_fleet(first, levels))
-    days = Days(levels | tables, counted=pa.table({}), made_region=is_made)  # no rows yet: its specification counts
+        spec_tables["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
+        spec_tables.setdefault("fleet", rough_fleet(first, spec_tables))
+    days = Days(spec_tables | tables, counted=pa.table({}), made_region=is_made)  # for its specification
     spec = days.spec("1", DELTA)  # whatever the total: counts do not depend on it
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
     if not by_levels and "fleet" not in days.tables:  # a specification by levels has one, or its default
         first = counted.filter(pc.equal(counted["period"], pc.min(counted["period"])))
-        days = replace(days, tables={**days.tables, "fleet": rough_fleet(first, levels)})
+        days = replace(days, tables={**days.tables, "fleet": rough_fleet(first, spec_tables)})
     if spec.places is not None and not pc.any(pc.is_valid(counted["place"])).as_py():
         raise InputError("[places]: no report lies at any of them")
     cells = {**days.tables["cells"], "region": [f"{cell:x}" for cell in spec.cells.region or ()]}
@@ -164,7 +165,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     by_levels = {"name": "distribution", "mechanism": "levels"}
     statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), by_levels)
     if statistic.get("mechanism") != "levels":
-        tables = hat_tables(base, statistic)
+        tables = hat_tables(base, statistic)  # its distribution counts bins of its own
         return Days(tables, count_days(load(tables), pattern, dates, report=report))
     # The service's blocks of BLOCK_H hours, the first and the last one cut to it.
     first_h, last_h = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
@@ -234,7 +235,7 @@ def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
 
 
 def indices_in(groups: pa.Table, keys: pa.Table) -> NDArray[np.int64]:
-    """Finds the row of distinct `groups` with each row's keys, int64 (rows,)."""
+    """Finds, for each row of `keys`, its equal row of distinct `groups`, int64 (rows,)."""
     numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     groups = groups.select(keys.column_names).append_column("group", pa.array(np.arange(groups.num_rows)))
     joined = numbered.join(groups, keys.column_names, use_threads=False).sort_by("row")

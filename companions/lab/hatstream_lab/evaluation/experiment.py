@@ -35,7 +35,7 @@ class Mean(NamedTuple):
 
     @classmethod
     def of(cls, values: Any, weights: Any = None) -> "Mean":
-        """Averages values, (entries,), by weights."""
+        """Sums weighted values, (entries,), and their weights, by default 1 each."""
         column = np.asarray(values, np.float64)
         weighed = np.ones(column.size) if weights is None else np.asarray(weights, np.float64)
         return cls(float(column @ weighed), float(weighed.sum()))
@@ -58,7 +58,7 @@ Row = Mapping[str, Label | Figure]  # labels that tell rows apart, and figures
 
 @dataclass(frozen=True)
 class Experiment(Generic[Data, Setting]):
-    """Measures every setting in several runs, seeded by number."""
+    """Measures every setting of `vary` in several runs, seeded by number."""
 
     data: Data
     vary: Sequence[Setting]
@@ -79,7 +79,7 @@ class Experiment(Generic[Data, Setting]):
 
     def _rows(self, runs: int, processes: int) -> Iterator[Iterable[Row]]:
         """Yields each run's rows in order; processes need picklable settings, data and measure."""
-        tasks = list(product(self.vary, range(runs)))
+        tasks = list(product(self.vary, range(runs)))  # (setting, number of the run)
         if processes == 1:
             yield from (self.measure(self.data, *task) for task in tasks)
             return
@@ -119,7 +119,7 @@ class Table:
     def show(
         self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]
     ) -> RichTable:
-        """Renders a table of figures for a terminal."""
+        """Renders labels and figures for a terminal; `figures` may map names to headings."""
         table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
         for name in labels:
             table.add_column(name, max_width=WIDEST_LABEL)
@@ -133,7 +133,7 @@ class Table:
     def grid(self, row: str, columns: Sequence[str], figure: str | Callable[[dict[str, Any]], str]) -> "Table":
         """Pivots rows: one for each value of `row`, with columns named by `columns`.
 
-        figure: name of the figure that fills a place, or a function of the row that computes it.
+        figure: name of the figure that fills a cell of the table, or a function of the row that computes it.
         """
         cell = figure if callable(figure) else lambda line: line.get(figure)
         lines: dict[Any, dict[str, Any]] = {}

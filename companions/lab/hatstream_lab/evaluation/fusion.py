@@ -46,7 +46,7 @@ class FusionCell(NamedTuple):
 
 
 def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s | None) -> Float64s:
-    """Draws values in [-1, 1] from a named distribution."""
+    """Draws values in [-1, 1], (users,), from a named distribution, or from `pool`."""
     if data == "beta":
         return 2 * rng.beta(2, 5, users) - 1
     if data == "beta+sin":
@@ -68,12 +68,12 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
     digest = hashlib.sha256(f"{cell.seed}/{cell.table}/{cell.data}/{cell.config}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     is_mean = cell.table == "mean"
-    epsilons, trial = (MEANS, _mean_trial) if is_mean else (DISTRIBUTIONS, _distribution_trial)
+    epsilons_by_config, trial = (MEANS, _mean_trial) if is_mean else (DISTRIBUTIONS, _distribution_trial)
     columns: dict[str, list[tuple[float, ...]]] = {}  # by method: the figures of each trial
     for _ in range(cell.trials):
         values = draw_values(cell.data, cell.users, rng, pool)
         noise = Noise(rng.bytes)
-        services = _services(cell.table, epsilons[cell.config])
+        services = _services(cell.table, epsilons_by_config[cell.config])
         samples = np.stack([service.mechanism.sample(values, noise) for service in services])
         for column, figures in trial(values, Reports(services, samples)).items():
             columns.setdefault(column, []).append(figures)
@@ -141,7 +141,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 def exact_of(row: Mapping[str, Any]) -> float | None:
     """Computes the noise variance of a mean over SCALE users; None if unknown."""
-    if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
+    if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":  # uwa's weights depend on values
         return None
     services = _services("mean", MEANS[row["config"]])
     value = np.array(_BETA_RMS)  # the variance there is the mean over all values

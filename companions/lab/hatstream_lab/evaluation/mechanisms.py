@@ -59,7 +59,7 @@ class Contender(NamedTuple):
 
 
 def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> TrueHats:
-    """Counts the HATs of files, after the specification's cap."""
+    """Counts HATs of files: totals after the specification's cap, truth before it."""
     base, spec = tables_of(spec_path), load(spec_path)
     tables = hat_tables(base)
     uncapped = count_days(load(tables), pattern, dates, report=report)
@@ -96,7 +96,8 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
 def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
     """Measures errors of published values in km/h.
 
-    bias: mean of value less truth by reports, without noise: from caps, intervals and constants.
+    Figures: hats, reports and CLASSES, means by HATs, by reports, and of HATs by vehicles; bias, the mean of value less
+    truth by reports, without noise: from caps, intervals and constants.
     """
     truth = hats.means if setting.label == OF_VEHICLES else hats.truth  # of vehicles' means, or of reports
     if setting.mechanism is None:

@@ -63,6 +63,7 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
         speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
         shift += MEAN_KMH - speeds.mean()
         stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
+    # In the larger sets speeds are independent of their users; the first alone stands for a real feed.
     return [
         fixed("itms-like", base, np.clip(shift + stretch * raw, 0, UPPER_KMH)),
         fixed("samples-x10", samples, _clipped_normal(rng, int(samples.sum()))),
@@ -100,7 +101,7 @@ def from_folder(folder: Path) -> list[DataSet]:
 
 
 def counts_from(path: Path) -> Int64s:
-    """Reads counts from a JSON file. Raises InputError."""
+    """Reads counts from a JSON list, or an object's key `counts`. Raises InputError."""
     try:
         read = msgspec.json.decode(path.read_bytes(), type=list[int] | _Counts)
         return _checked(np.array(read.counts if isinstance(read, _Counts) else read))
@@ -241,13 +242,13 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
     cells: what to measure instead of all of these.
     """
     sets = data_sets(sources)
-    every = [
+    all_cells = [
         Cell(name, label, epsilon, runs)
         for name, data in sets.items()
         for label in contenders(data)
         for epsilon in EPSILONS.get(name, _SHOWN_EPSILONS)
     ]
-    table = Experiment(sources, cells or every, measure_cell).table(runs=1, report=report, processes=processes)
+    table = Experiment(sources, cells or all_cells, measure_cell).table(runs=1, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "agrees": agrees})
 
 

@@ -51,8 +51,9 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures absolute errors of HATs, km/h, over all days and each one.
 
-    Figures: "hats" and "rows", means by HATs and by reports; "bar", the same of the city's true mean everywhere;
-    "worst_run", the largest rows over bar of a run; "held_back", share of days without a value. labels: of each row.
+    Figures: "hats" and "rows", means by HATs and by reports; each name of SPANS, that of HATs with so many vehicles;
+    "bar", "rows" of the city's true mean everywhere; "worst_run", a run's largest "rows" over "bar"; "held_back", the
+    share of days without a value. labels: of each row.
     """
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
@@ -79,6 +80,7 @@ def constant_rows(days: Days) -> pa.Table:
 
 def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False) -> Iterator[Row]:
     """Measures estimates of days, intervals, coarser products and places. is_brief: causal estimates alone."""
+    # "hats" has causal estimates, by releases up to each day; "whole" those by the releases of all days.
     released = setting.release(days, run, whole=not is_brief, forecasts=not is_brief)
     for name, product in (("causal", "hats"), ("whole", "whole"), ("forecast", "forecast")):
         if product in released:
@@ -165,8 +167,8 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
             truth = truth.append_column(f"true_{name}", pa.array(values))
         truth = truth.filter(pc.greater_equal(truth["vehicles"], FROM_VEHICLES)).drop_columns(["vehicles"])
         status = "distribution_status" if "distribution_status" in rows.column_names else "status"
-        wanted = [f"{name}{end}" for name in names for end in ("", "_lower95", "_upper95")]
-        rows = rows.select(["period", "cell", status, *wanted]).append_column("part", pa.array(part))
+        columns = [f"{name}{end}" for name in names for end in ("", "_lower95", "_upper95")]
+        rows = rows.select(["period", "cell", status, *columns]).append_column("part", pa.array(part))
         both = joined_with_truth(rows, truth, list(keys))
         for number, day in enumerate(days.names, 1):
             for name in names:
@@ -217,7 +219,7 @@ def tables(table: Table) -> Iterator[RichTable]:
     causal = table.where(part="errors", estimate=(CONSTANT, "causal"))
     by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")
     series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]
-    classes = table.where(part="percentiles")
+    percentile_rows = table.where(part="percentiles")
     shown: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {
         "mean absolute error of learned estimates, km/h": (
             errors,
@@ -249,7 +251,7 @@ def tables(table: Table) -> Iterator[RichTable]:
             ["learned", "shown", CONSTANT, "ok", "held"],
         ),
         f"percentiles where {FROM_VEHICLES} vehicles and more passed, km/h": (
-            classes.where(day=(1, max((row["day"] for row in classes.rows), default=1))),
+            percentile_rows.where(day=(1, max((row["day"] for row in percentile_rows.rows), default=1))),
             "constant: error of the whole feed's own percentile. held: share of intervals that hold the truth.",
             (*LABELS, "product", "percentile", "day"),
             {name: name.replace("_", " ") for name in ("error", CONSTANT, "held", "half_width", "ok", "held_ok")},
@@ -263,11 +265,11 @@ def tables(table: Table) -> Iterator[RichTable]:
 def pictures(table: Table, folder: Path) -> list[Path]:
     """Draws errors over totals, and intervals."""
     errors = table.where(part="errors", estimate=("causal", "whole", "forecast"), day="all")
-    classes = table.where(part="intervals", vehicles=list(CLASSES))
+    interval_rows = table.where(part="intervals", vehicles=list(CLASSES))
     axes = ("total epsilon of a vehicle-day", "mean absolute error by rows, km/h")
     interval_axes = ("vehicles in the HAT", "share of intervals that hold the truth")
     by_estimate, by_total = ("city", "estimate", "delta"), ("city", "total", "delta")  # labels that make a line each
     return [
         errors.draw(folder / "learned-totals.png", "total", "rows", series=by_estimate, axes=axes),
-        classes.draw(folder / "learned-intervals.png", "vehicles", "held", series=by_total, axes=interval_axes),
+        interval_rows.draw(folder / "learned-intervals.png", "vehicles", "held", series=by_total, axes=interval_axes),
     ]

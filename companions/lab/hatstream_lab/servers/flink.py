@@ -30,7 +30,7 @@ class JobServer(LocalServer):
     rest: `host:port` of the cluster that runs the jobs; by default an embedded one with `slots`.
     """
 
-    ports = 3  # of jobs, of their files, and of an embedded cluster
+    ports = 3  # free `_ports`: of jobs, of their files, and of an embedded cluster
 
     def __init__(self, folder: Path, slots: int = 2, rest: str | None = None) -> None:
         super().__init__(folder)
@@ -75,7 +75,7 @@ def job_server_jar(path: Path) -> Path:
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
     ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
-        jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))
+        jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))  # 72 bytes a line
         for class_file in sorted(ours.rglob("*.class")):
             jar.write(class_file, class_file.relative_to(ours))
     return path
@@ -104,7 +104,7 @@ class WorkerPool(LocalServer):
 
 @contextmanager
 def local_servers(folder: Path, parallelism: int = 1) -> Iterator[tuple[JobServer, WorkerPool]]:
-    """Starts both servers. Raises MissingTool or ServerError."""
+    """Starts a job server and a worker pool. Raises MissingTool or ServerError."""
     with JobServer(folder / "flink", slots=parallelism) as flink, WorkerPool(folder / "pool") as pool:
         yield flink, pool
 

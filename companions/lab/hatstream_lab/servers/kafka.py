@@ -18,7 +18,7 @@ _PROPERTIES = Path(__file__).with_name("kafka.properties")
 class Kafka(LocalServer):
     """Ready broker at `kafka.brokers`. Raises MissingTool or ServerError."""
 
-    ports = 2
+    ports = 2  # free `_ports`: of clients, and of the controller
 
     @property
     def brokers(self) -> str:

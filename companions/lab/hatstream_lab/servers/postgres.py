@@ -53,11 +53,12 @@ class Postgres:
             db.execute(statement)
 
     def start(self) -> None:
-        """Starts the server and waits for an answer."""
+        """Starts the server; waits for an answer. Raises ServerError."""
         until = time.monotonic() + START_S
         while True:
             if self._process is None or self._process.poll() is not None:
-                # Fails, and starts again, while a killed server still ends. fsync is for crashes of the machine alone.
+                # While a killed server still ends, this one fails and is started again. Without fsync: the files need
+                # not outlive a crash of the machine.
                 settings = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
                 options = (f"listen_addresses={LOOPBACK}", *settings)
                 self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
@@ -84,7 +85,7 @@ class Postgres:
         """Signals the server, if it was started, and waits for its end."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(timeout=START_S)  # which bounds the end too
+            self._process.wait(timeout=START_S)  # the end takes no longer than the start
 
     def _said(self) -> str:
         """Returns the end of the log, for messages."""
@@ -92,7 +93,7 @@ class Postgres:
 
     def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """Starts one of PostgreSQL's programs on the cluster's data, as unprivileged user."""
-        # Popen's own `user` would fork where vfork does, and handlers of gRPC's threads can end a forked child
+        # setpriv changes the user, as Popen's `user` needs fork, whose child the handlers of gRPC's threads can end
         drop = ("setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups", "--")
         command = [*(drop if self._user else ()), str(self._programs / program), "-D", str(self._folder / "data")]
         with (self._folder / "log").open("ab") as log:

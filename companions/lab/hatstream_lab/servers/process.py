@@ -69,7 +69,7 @@ class Server:
 class LocalServer:
     """`with LocalServer(folder):` runs a server at `address` (`host:port`). Raises ServerError."""
 
-    ports = 1
+    ports = 1  # number of free `_ports` that it needs
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._ports = folder, free_ports(self.ports)
@@ -163,7 +163,7 @@ def class_path(name: str) -> str:
     folder = cache_folder() / "engines"
     folder.mkdir(parents=True, exist_ok=True)
     cache = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
-    with _alone(folder / ".lock"):
+    with _hold_lock(folder / ".lock"):
         if not (cache.exists() and all(map(os.path.exists, cache.read_text().split(os.pathsep)))):
             _fetch(pom, folder, cache, pom.with_name(f"{name}-jars.sha256").read_text())
     return cache.read_text()
@@ -193,11 +193,11 @@ def _check_jars(jars: Sequence[Path], sums: str) -> None:
 
 
 def compiled(sources: Sequence[Path], classes: str) -> Path:
-    """Compiles sources once; returns the folder. Raises RuntimeError."""
+    """Compiles Java sources once; returns their classes' folder. classes: class path. Raises RuntimeError."""
     folder = cache_folder() / "engines"
     digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
     folder_of_classes = folder / f"classes-{digest}"
-    with _alone(folder / ".lock"):
+    with _hold_lock(folder / ".lock"):
         if not folder_of_classes.exists():
             partial_folder = folder_of_classes.with_suffix(".part")
             command = ["javac", "-nowarn", "-d", str(partial_folder), "-cp", classes, *map(str, sources)]
@@ -209,7 +209,7 @@ def compiled(sources: Sequence[Path], classes: str) -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _hold_lock(lock: Path) -> Iterator[None]:
     """Lets one process in at a time."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

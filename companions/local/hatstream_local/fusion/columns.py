@@ -88,7 +88,7 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
         failures |= {"missing-time": time.missing, "bad-time": ~time.valid}
         failures["implausible-time"] = (time.us < FROM_US) | (time.us >= TO_US)
         event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
-    cell = _each(table.column("cell"), _cell) if rules.resolution is not None else np.zeros_like(service)
+    cell = _numbers_of_texts(table.column("cell"), _cell) if rules.resolution is not None else np.zeros_like(service)
     reported = rules.layout.units.numbers(table.column("report"))
     report, outside = _in_range(reported.values, rules, service)
     failures |= {"bad-cell": cell < 0, "missing-report": reported.missing, "bad-report": ~reported.valid}
@@ -126,10 +126,10 @@ def _hash(user: bytes) -> int:
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
     """Looks up each row's text in `index_of`, (rows,); -1 if unknown or missing."""
     numbered = {name.encode(): number for name, number in index_of.items()}
-    return _each(column, lambda text: numbered.get(text, -1))
+    return _numbers_of_texts(column, lambda text: numbered.get(text, -1))
 
 
-def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
+def _numbers_of_texts(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
     """Applies `number` to each row's text, (rows,); -1 where it is unusable."""
     read = vehicle_ids(column)
     numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)  # code is 0 where no text is usable

@@ -106,7 +106,7 @@ def _by_group(reported: Reported, services: int) -> Iterator[tuple[Group, GroupR
 
 
 def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]:
-    """Fuses reports of one group's users into rows: means and shares."""
+    """Fuses one group's reports, a part of each shard, into rows: means and shares."""
     # Sorted by user, sums have the same bits whatever the order of the input.
     order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
     reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
@@ -160,7 +160,7 @@ def _distribution(rows: ReportRows, method: str) -> Distribution:
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
-    """Makes a row of SCHEMA, but for the columns of `_place`."""
+    """Makes a row of SCHEMA, but for the columns of `_group_columns`."""
     texts = {"statistic": statistic, "service": service, "unit": unit, "status": "ok"}
     return dict.fromkeys(_MAY_BE_NONE) | texts | {"value": round(value, 9), "users": users, "epsilon_user": leakage}
 
@@ -209,7 +209,7 @@ def fuse_files(
     if not parts_of_group:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
     for number, group in enumerate(sorted(parts_of_group), 1):
-        group_columns = _place(group, spec)
+        group_columns = _group_columns(group, spec)
         fused.rows += [group_columns | row for row in fuse(parts_of_group[group], spec)]
         progress("fuse groups", number, len(parts_of_group))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
@@ -240,7 +240,7 @@ def _read_shards(
             yield shard
 
 
-def _place(group: Group, spec: FusionSpecification) -> Row:
+def _group_columns(group: Group, spec: FusionSpecification) -> Row:
     """Returns columns that a group's rows share: specification, slot, cell."""
     slot_s, cell = group  # each 0 if the specification has none
     start = end = ""
@@ -337,7 +337,7 @@ def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 def read_telemetry(
     spec: FusionSpecification, pattern: str, key: Path | None, progress: Progress
 ) -> tuple[Any, Float64s, dict[str, int]]:
-    """Reads telemetry: accepted positions, their speeds on [-1, 1], refused rows by reason."""
+    """Reads telemetry: accepted positions, speeds on [-1, 1], refused rows by reason. Raises UsageError."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
     observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=progress)

@@ -79,7 +79,7 @@ class ReportRows:
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
         gradient, curvature = np.zeros(buckets), np.zeros((buckets, buckets))
-        for curve, chunks in self._parts():
+        for curve, chunks in self._chunks_by_curve():
             prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of all buckets before an edge
             jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for chunk in chunks:
@@ -96,7 +96,7 @@ class ReportRows:
             curvature += np.outer(curve, curve) * np.cumsum(np.cumsum(product_sums, 0), 1)[:-1, :-1]
         return Evaluation(log_likelihood / users, gradient / users, curvature / users)
 
-    def _parts(self) -> Iterator[tuple[Float64s, list[slice]]]:
+    def _chunks_by_curve(self) -> Iterator[tuple[Float64s, list[slice]]]:
         """Yields each curve with slices of its rows, of at most _ROWS_AT_ONCE."""
         start = 0
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
@@ -138,7 +138,7 @@ def _add_products(sums: Float64s, edges: Int32s, jumps: Float64s, weight: Float6
 
 
 def middles(buckets: int) -> Float64s:
-    """Computes the middles of equal buckets of [-1, 1]."""
+    """Computes the middles of equal buckets of [-1, 1], (buckets,). Raises ValueError."""
     if not 2 <= buckets <= MOST_BUCKETS:
         raise ValueError(f"a distribution needs 2 to {MOST_BUCKETS} buckets, got {buckets}")
     return (2 * np.arange(buckets) + 1) / buckets - 1

@@ -87,7 +87,7 @@ def exp(epsilon: float) -> Decimal:
 
 
 def to_steps(values: Float64s) -> Int64s:
-    """Finds the nearest step, 0..STEPS, of each value."""
+    """Finds the nearest step, 0..STEPS, of each value. Raises ValueError beyond [-1, 1]."""
     if not np.all(np.abs(values) <= 1):
         raise ValueError("a value to perturb must be in [-1, 1]")
     return np.rint((values + 1) * (STEPS / 2)).astype(np.int64)
@@ -187,7 +187,7 @@ class Laplace(LocalMechanism):
 
 @dataclass(frozen=True, slots=True)
 class StochasticRounding(LocalMechanism):
-    """Stochastic rounding to C or -C, C = coth(epsilon / 2).
+    """Stochastic rounding to C (`high`) or -C (`low`), C = coth(epsilon / 2).
 
     P(C | v) = 1/2 + v / (2 C). Source: Duchi, Jordan, Wainwright 2018, section 4, in one dimension.
 
@@ -218,9 +218,10 @@ class StochasticRounding(LocalMechanism):
         """Draws the rounded sign of each value, times C."""
         steps = to_steps(values)
         words = noise.words(steps.size)  # the first bits are a uniform step, the last one is a fair coin
-        truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)
+        truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)  # True, plus: by (1 + value) / 2
         fair = words & np.uint64(1) == 1
-        return np.where(np.where(flip(self._coin(), steps.size, noise), truthful, fair), self.high, self.low)
+        is_kept = flip(self._coin(), steps.size, noise)  # the sign by the value, with probability 1 / C
+        return np.where(np.where(is_kept, truthful, fair), self.high, self.low)
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
@@ -257,10 +258,10 @@ class Window(LocalMechanism):
     uniform: float = field(init=False, repr=False)
     """1 - keep, not by subtraction."""
     raw_middle: ClassVar[float] = 0.0
-    """Middle of the raw reports' range."""
+    """Middle of the raw reports' range, `low` to `high`; a raw report is it + `raw_slope` * (unbiased report)."""
 
     def __post_init__(self) -> None:
-        LocalMechanism.__post_init__(self)
+        LocalMechanism.__post_init__(self)  # checks epsilon's range
         width = self.exact_width()
         exp_width = EXACT.multiply(exp(self.epsilon), width)  # e^epsilon w
         fields = {"width": width, "keep": _keep(self.epsilon, width)}
@@ -309,9 +310,9 @@ class Window(LocalMechanism):
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         """Draws a cell for each value, and converts it to a raw report."""
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
-        middle = (STEPS + self._cells() - 1) / 2  # of all cells, whose report is 0
+        middle = (STEPS + self._cells() - 1) / 2  # cell whose unbiased report is 0; self._cells() is W
         unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
-        return np.asarray(self.raw_middle + self.raw_slope * unbiased)
+        return np.asarray(self.raw_middle + self.raw_slope * unbiased)  # as PM or SW writes it
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
@@ -321,8 +322,8 @@ class Window(LocalMechanism):
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
         """Draws cells, (values,): in the window that begins at the step, or any."""
-        window = self._cells()
-        is_kept = flip(self._coin(), steps.size, noise)
+        window = self._cells()  # W
+        is_kept = flip(self._coin(), steps.size, noise)  # with probability `keep`
         offset = noise.below(np.where(is_kept, window, STEPS + window))
         return np.where(is_kept, steps, 0) + offset
 

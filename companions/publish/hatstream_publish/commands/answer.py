@@ -40,11 +40,11 @@ def read_surroundings(
     from hatstream_publish.pages.page import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 
-    named, ground = read_places(places_path), read_ground(ground_path)
+    named_places, ground = read_places(places_path), read_ground(ground_path)
     places = None if spec is None or spec.places is None else spec.places.pieces.places
     if places is not None and places.geometries and spec_path is not None:
-        named = named.with_shapes(dict(zip(places.names, places.geometries, strict=True)), spec_path)
-    return Surroundings(named, ground)
+        named_places = named_places.with_shapes(dict(zip(places.names, places.geometries, strict=True)), spec_path)
+    return Surroundings(named_places, ground)
 
 
 def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:

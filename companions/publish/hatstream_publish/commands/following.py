@@ -87,7 +87,7 @@ def write_options(folder: Path, options: Mapping[str, Any]) -> None:
 
 
 def read_options(folder: Path) -> dict[str, Any]:
-    """Reads `publish`'s options. Raises UsageError for other folders."""
+    """Reads `publish`'s options. Raises UsageError for other folders, InputError for a damaged file."""
     try:
         return msgspec.json.decode(options_path(folder).read_bytes(), type=dict[str, Any])
     except FileNotFoundError:

@@ -147,7 +147,7 @@ def publish(
 
 
 def _date(name: str, text: str) -> str:
-    """Reads a date in any form of ISO 8601."""
+    """Reads a date in any form of ISO 8601. Raises UsageError. name: option."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:

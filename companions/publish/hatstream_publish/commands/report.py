@@ -42,6 +42,7 @@ def report(
     tables = read_results(pattern) if pattern else {}
     for rows in tables.values():
         check_origin(rows, spec.name, spec.spec_id)
+    # Hours without a trip by the timetable are no gaps in quality.
     tables = {name: with_trips(rows, spec) if name == HATS else rows for name, rows in tables.items()}
     account = AccountReport.read(spec, location, (start, end) if start and end else None, days=HABIT_DAYS)
     draw_report(account, tables, output)

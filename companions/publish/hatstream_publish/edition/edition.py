@@ -51,7 +51,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Edition:
-    """All facts about a folder's content."""
+    """All facts about a folder's content; `hides_driving` is True under adjacency add-remove."""
 
     info: DatasetInfo
     account: AccountReport
@@ -86,7 +86,7 @@ class Edition:
 
     @property
     def rows_said(self) -> str:
-        """Tells which places and slots have a row."""
+        """Sentence on which places and slots have a row."""
         if self.info.everything:
             return "Values that are not to be used are here too: see the column status."
         no_trip = "" if self.spec.trips is None else ", or has no trip by the timetable (trips.csv)"
@@ -119,7 +119,7 @@ class Edition:
     def privacy(self) -> Mapping[str, Any]:
         """Encodes the privacy card for programs."""
         account = self.spec.account
-        return {
+        return {  # most: the largest privacy loss of a period
             "guarantee": self.account.guarantee,
             "protects": self.protects,
             "unit": account.unit,
@@ -137,9 +137,9 @@ class Edition:
         }
 
     def provenance(self) -> Mapping[str, Any]:
-        """Encodes the values' provenance for programs."""
+        """Encodes the values' provenance; `account` was read from a verified, whole ledger."""
         record, created = self.account.record, self.created.isoformat(timespec="seconds")
-        ledger = {"newest_release": record.newest, "whole": True, "signatures_compared": record.is_signed}  # verified
+        ledger = {"newest_release": record.newest, "whole": True, "signatures_compared": record.is_signed}
         slots = {"first": self.first, "end": self.last, "number": self.slots, "missing": list(self.missing)}
         origin = {"software": "hatstream", "version": self.version, "specification": self.spec.name}
         return {**origin, "spec_id": self.spec.spec_id, "ledger": ledger, "slots": slots, "created": created}

@@ -31,11 +31,11 @@ class ColumnEntry(NamedTuple):
 def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
     """Describes columns in order. Raises KeyError for unknown ones."""
     declared = {name: ColumnEntry(name, column.meaning, column.unit) for name, column in result_columns(spec).items()}
-    entry_of = declared | {entry.name: entry for entry in _published(declared, max(spec.cells.resolution - 1, 0))}
+    entry_of = declared | {entry.name: entry for entry in _further_columns(declared, max(spec.cells.resolution - 1, 0))}
     return [entry_of[name] for name in table.names]
 
 
-def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
+def _further_columns(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
     """Describes columns that only published tables have, or that mean more in them.
 
     declared: columns of result files. coarser: resolution of areas.

@@ -64,7 +64,7 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
         "format": ending,
         "mediatype": part.mediatype,
     }
-    if ending != "parquet":  # whose bytes validators do not count: SHA256SUMS has them all
+    if ending != "parquet":  # validators cannot count a Parquet file's bytes; SHA256SUMS has the hash of every file
         resource |= {"bytes": part.size, "hash": f"sha256:{part.sha256}"}
     if part.schema is None:
         return resource

@@ -128,7 +128,7 @@ class Site:
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
         if self.info.everything:
             return rows
-        forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
+        forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()  # not released yet
         return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
 
     def _edition(self, rows: pa.Table) -> Edition:
@@ -162,7 +162,7 @@ class Site:
         """
         rows, places = with_days(results, self.spec), self.around.places
         days = self._put_days(edition, results, update)
-        tables = self._whole_tables(edition, results, days[-1].date)
+        tables = self._whole_tables(edition, results, days[-1].date)  # `files` of each: (content, schema) by file name
         if not self.follows and not {HATS, OF_DAYS} & set(tables):
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
         by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
@@ -176,7 +176,7 @@ class Site:
         card = f"{self.info.title}: privacy"
         files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
         files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
-        columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)
+        columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)  # else the days'
         files["dictionary.csv"] = dictionary_csv(columns)
         files[formats.LATEST_VALUES] = formats.slot_geojson(slot, places)
         files[formats.DAYS] = formats.days_json(days, update.digests)

@@ -39,14 +39,14 @@ class FolderUpdate:
         self.changed.append(name)
 
     def commit(self) -> None:
-        """Moves staged files, in `_order`, then deletes obsolete ones. Raises OSError."""
+        """Moves staged files, the pointer last, then deletes obsolete ones. Raises OSError."""
         sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
-        former = _named_in(self.folder / SUMS)
+        former = _names_in(self.folder / SUMS)
         self.put(SUMS, sums.encode())
         for name in sorted(set(self.changed), key=_order):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
-        for name in former - self.digests.keys():  # open pages may still fetch the map's last data: see below
+        for name in former - self.digests.keys():  # but maps' data, which open pages may still fetch
             if not name.startswith(f"{MAPS}/"):
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -107,7 +107,7 @@ def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
         return False
 
 
-def _named_in(sums: Path) -> set[str]:
+def _names_in(sums: Path) -> set[str]:
     """Reads the names in a checksum file, without those outside the folder."""
     if not sums.is_file():
         return set()

@@ -62,30 +62,30 @@ def packed(
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
     shapes = [place.shape for place in of_grid if place.shape is not None]  # all: `places.place` raises otherwise
-    middle = middle_of(_firsts(shapes))  # longitude around which no shape is torn at the antimeridian
+    middle = middle_of(_first_longitudes(shapes))  # longitude around which no shape is torn at the antimeridian
     arrays: dict[str, Array] = {
-        **_shapes("places", shapes, middle),
-        **_shapes("ground", [line.shape for line in ground], middle),
-        **({} if standing_rows is None else _usual(standing_rows, grid)),
-        **_vehicles(rows, grid),
+        **_shape_arrays("places", shapes, middle),
+        **_shape_arrays("ground", [line.shape for line in ground], middle),
+        **({} if standing_rows is None else _usual_values(standing_rows, grid)),
+        **_vehicle_bounds(rows, grid),
     }
     # Each layer adds its arrays to `arrays`, and origins of its rows to `codes`.
     layers = [_packed_layer(rows, grid, number, layer, codes, arrays) for number, layer in enumerate(_layers(rows))]
     departures = [place.departures for place in of_grid]  # the map names the busiest places at first
     order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
     head = {
-        **_standing(rows, grid),
+        **_standing_head(rows, grid),  # "standing": whether values are cumulative; "days": over how many, by slot
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
         "places": {
             "id": grid.ids,
             "name": [place.name for place in of_grid],
             "note": [place.note for place in of_grid],
-            "area": _areas(rows, grid),
+            "area": _parent_ids(rows, grid),
             "busiest": [int(place) for place in order if departures[place] > 0],
         },
         "ground": [[line.name, line.colour, line.kind] for line in ground],
         "layers": layers,
-        "codes": [_code(text) for text in codes],
+        "codes": [_code_facts(text) for text in codes],
         "wide": WIDE_KMH,
         "degree": DEGREE,
         "usualStep": USUAL_KMH,
@@ -98,7 +98,7 @@ def packed(
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, compresslevel=6, mtime=0)  # 0: same data, same bytes
 
 
-def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
+def _usual_values(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     """Packs places' usual values in steps of USUAL_KMH, by the newest rows of `standing_rows`."""
     newest = max(standing_rows["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing_rows.filter(pc.equal(standing_rows["slot_start"], newest))
@@ -112,7 +112,7 @@ def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     return {"usual.value": value, "usual.area": is_area}  # the latter marks values of the area around
 
 
-def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
+def _standing_head(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
     """Tells whether values are cumulative, and over how many days in each slot."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
@@ -122,7 +122,7 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
     return {"standing": is_standing, "days": [days[start] for start in grid.starts]}
 
 
-def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
+def _vehicle_bounds(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     """Packs lower bounds of vehicles, up to 255, if there are any."""
     if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
         return {}
@@ -157,7 +157,7 @@ def _instant(text: str) -> datetime:
     return instant
 
 
-def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
+def _parent_ids(rows: pa.Table, grid: _Grid) -> list[str]:
     """Lists each place's coarser cell, empty without one."""
     areas = [""] * len(grid.ids)
     if "parent" in rows.column_names:
@@ -182,7 +182,7 @@ class _Codes(dict[str, int]):
         return numbers
 
 
-def _code(text: str) -> dict[str, Any]:
+def _code_facts(text: str) -> dict[str, Any]:
     """Decodes a text of `_provenance` for the page: how its rows are drawn."""
     status, mechanism, about = text.split(_SEPARATOR)  # about: AREA or DAY, if the value describes one; else empty
     drawn, live = _CLASS_BY_STATUS.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
@@ -194,7 +194,7 @@ _Layer = tuple[str, tuple[str, ...], Any]  # title; columns of a value and its b
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
-    """Lists layers of the map: each statistic's values, and further columns with intervals."""
+    """Yields each statistic and further column with intervals: title, columns, rows' mask."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield statistic, ("value", *_BOUND_COLUMNS), pc.equal(rows["statistic"], statistic)
     for name in (bound.removesuffix("_lower95") for bound in rows.column_names if bound.endswith("_lower95")):
@@ -253,19 +253,20 @@ def _step(span: float) -> float:
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 
-def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
+def _first_longitudes(shapes: Sequence[DrawnShape]) -> Float64s:
     """Finds the longitude at which each shape begins."""
     return np.array([shape.parts[0][0][0] for shape in shapes], np.float64)
 
 
-def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
+def _shape_arrays(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
     """Packs shapes' kinds, parts, and steps between positions in 1 / DEGREE degrees.
 
     middle: longitude around which all shapes lie, so that none is torn apart at the antimeridian.
     """
     polygons = [polygon for shape in shapes for polygon in shape.parts]
     flat = np.array([position for polygon in polygons for position in polygon], np.float64).reshape(-1, 2)
-    flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
+    # A shape's longitudes are shifted by 360 degrees where that brings it nearer to the middle.
+    flat[:, 0] += np.repeat(turns(_first_longitudes(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
     steps = np.diff(np.rint(flat * DEGREE).astype(np.int32), axis=0, prepend=np.zeros((1, 2), np.int32))
     return {
         f"{name}.line": np.array([shape.kind == LINE for shape in shapes], np.uint8),

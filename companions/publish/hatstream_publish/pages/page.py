@@ -54,6 +54,7 @@ def render(
     """
     page = text_of(template, policy=_POLICY, **texts)
     page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)  # before its script is hashed
+    # By directive: hashes of the page's inline scripts or styles, then other sources.
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),
@@ -233,7 +234,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "created": datetime.now(UTC),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render("report.html", **vars(report) | texts))
+    write_whole(path, render("report.html", **vars(report) | texts))  # the template reads the report's fields too
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:

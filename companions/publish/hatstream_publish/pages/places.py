@@ -78,9 +78,9 @@ class NamedPlaces:
         """Adds missing shapes. geometries: GeoJSON by id, of file `origin`. Raises InputError."""
         shaped = dict(self.named)
         for place_id, geometry in geometries.items():
-            named = shaped.get(place_id, Place(place_id))
-            if named.shape is None:
-                shaped[place_id] = replace(named, shape=_shape(str(origin), geometry))
+            place = shaped.get(place_id, Place(place_id))
+            if place.shape is None:
+                shaped[place_id] = replace(place, shape=_shape(str(origin), geometry))
         return NamedPlaces(shaped)
 
 
@@ -201,7 +201,7 @@ def box_of(shapes: Iterable[DrawnShape]) -> Box:
     """Finds the box of all shapes; zeros without any."""
     positions = [position for shape in shapes for ring in shape.parts for position in ring]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
-    lons = lons + turns(lons, middle_of(lons))
+    lons = lons + turns(lons, middle_of(lons))  # each shifted by 360 degrees where that is nearer to the middle
     west, east = float(lons.min()), float(lons.max())  # around the middle: maybe beyond 180
     west, east = west + 360 if west < -180 else west, east - 360 if east > 180 else east
     return west, float(lats.min()), east, float(lats.max())

@@ -165,6 +165,7 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     parents = rows["parent"] if "parent" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
     columns["area"] = pc.if_else(is_parent, parents, None)
     columns["name"] = of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
+    # Columns without a place in the order come last, but for empty ones.
     others = (name for name, column in columns.items() if name not in _COLUMN_ORDER and column.null_count < len(column))
     return pa.table({name: columns[name] for name in (*_COLUMN_ORDER, *others)})
 
