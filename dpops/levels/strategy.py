@@ -93,7 +93,7 @@ def _candidates(recipe: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe
     factors, is_coarse = BOUNDS[recipe.kind], recipe_shares == COARSE[recipe.kind]
 
     def varied(stages: tuple[Stage, ...], factor: Fraction) -> tuple[Stage, ...]:
-        """Multiplies bounds, and gives the last stage the chosen levels."""
+        """Multiplies bounds; gives the last stage the chosen levels."""
         *early, last = (replace(stage, bound_kmh=factor * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 

@@ -48,7 +48,7 @@ class Loss(NamedTuple):
         return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(self.chance)):g}"
 
     def rounded_up(self) -> "Loss":
-        """Returns the loss with its epsilon rounded up to hundredths."""
+        """Rounds the loss's epsilon up to hundredths."""
         return self._replace(epsilon=Fraction(math.ceil(100 * self.epsilon), 100))
 
     def factor_text(self) -> str:
@@ -232,7 +232,7 @@ def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], day
 
 
 def periods_in(privacy_unit: str, days: int) -> int:
-    """Computes the maximum number of periods that consecutive days touch."""
+    """Computes the most periods that consecutive days touch."""
     if privacy_unit == "vehicle-ever":
         return 1
     return days if privacy_unit == "vehicle-day" else (days + 5) // 7 + 1  # weeks, most if the first day is a Sunday

@@ -86,7 +86,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocat
 
 
 def _rows_of(outcome: Outcome) -> dict[str, Fact]:
-    """Lists a run's numbers of rows by the summary's keys."""
+    """Lists a run's numbers of rows by summary keys."""
     return {
         "rows": outcome.rows,
         "observations": outcome.observations,

@@ -39,7 +39,7 @@ class Trips:
         return np.frombuffer(self.packed).reshape(len(self.cells), _WEEK_HOURS)
 
     def cells_in(self, start: str, end: str) -> frozenset[str]:
-        """Lists the cells with a trip in a local slot."""
+        """Lists cells with a trip in a local slot."""
         first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
         hours = week_hours(first.weekday(), 60 * first.hour + first.minute, int((last - first).total_seconds()) // 60)
         has_trip = self.numbers[:, hours].any(axis=1)  # (cells,), in any hour that the slot touches

@@ -92,7 +92,7 @@ class FusionSpecification:
 
     @property
     def step(self) -> Fraction:
-        """The step of the grid of telemetry's speeds, in km/h."""
+        """Step of the grid of telemetry's speeds, in km/h."""
         return Fraction(self.upper_kmh) / GRID_STEPS
 
     @property

@@ -188,7 +188,7 @@ def _percent(share: float, rounded: Callable[[float], int]) -> str:
 
 
 def shown(epsilon: float) -> float:
-    """Rounds an epsilon up to two digits after the point."""
+    """Rounds an epsilon up to hundredths."""
     return -(-round(epsilon * 100, 6) // 1) / 100  # rounded first, as .07 * 100 is above 7
 
 
