@@ -35,12 +35,11 @@ KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
 
 
 class Piece(NamedTuple):
-    """One of a file's shares. path: undecoded bytes. others: small files read with it."""
+    """Small files that are read together, or one of a file's shares. paths: undecoded."""
 
-    path: bytes
-    number: int
-    shares: int
-    others: tuple[bytes, ...] = ()
+    paths: tuple[bytes, ...]
+    number: int = 0
+    shares: int = 1
 
 
 class Observe(beam.DoFn):
@@ -83,9 +82,10 @@ class Observe(beam.DoFn):
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
         """Reads a piece: several small files, or a share of one."""
-        if piece.others:
-            return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.others))))
-        return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
+        first, *others = paths = list(map(os.fsdecode, piece.paths))
+        if others:
+            return tasks.read_small(self._job.layout, paths)
+        return tasks.read(self._job.layout, first, Share(piece.number, piece.shares))
 
 
 def read_pieces(
@@ -146,12 +146,11 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
         if 0 < size <= SMALL_BYTES:
             small.append((size, os.fsencode(path)))
         else:
-            pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
+            pieces += [(size / shares, Piece((os.fsencode(path),), number, shares)) for number in range(shares)]
     per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))  # PROBED_FILES pieces at least, for threads
     for start in range(0, len(small), per_piece):
-        (_, first), *others = group = small[start : start + per_piece]
-        size = sum(size for size, _ in group)
-        pieces.append((size, Piece(first, number=0, shares=1, others=tuple(path for _, path in others))))
+        sizes, together = zip(*small[start : start + per_piece], strict=True)
+        pieces.append((sum(sizes), Piece(together)))
     return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 

@@ -92,7 +92,7 @@ class ByName:
         job = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # as the strictest runner takes it
         try:
             options = PipelineOptions([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
-            p = beam.Pipeline(runner=self.beam_name, options=options)
+            p = beam.Pipeline(runner="FnApiRunner" if self.is_here else self.name, options=options)
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
         except ValueError as error:
@@ -103,11 +103,6 @@ class ByName:
     def beam_options(self) -> tuple[str, ...]:
         """Lists Beam's options, with those that the runner requires."""
         return self.options
-
-    @property
-    def beam_name(self) -> str:
-        """Beam's name of what runs the job."""
-        return self.name
 
     def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
         """Submits the job. Raises EngineError, before any input was read."""
@@ -191,8 +186,3 @@ class InProcess(ByName):
     def beam_options(self) -> tuple[str, ...]:
         """Returns the options without type checks of pipelines."""
         return ("--no_pipeline_type_check", *self.options)  # a tenth of what a small release takes; tests check types
-
-    @property
-    def beam_name(self) -> str:
-        """The name of this process's runner."""
-        return "FnApiRunner"

@@ -19,7 +19,7 @@ from transforms.errors import StepError
 from transforms.layouts import layout
 from transforms.layouts.base import FIELDS, UnreadableFile, raw_batch
 
-PIECES = [Piece(b"%d" % number, 0, 1) for number in range(9)]
+PIECES = [Piece((b"%d" % number,)) for number in range(9)]
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +44,9 @@ def test_two_pieces_are_read_at_the_same_time():
 def test_a_piece_that_cannot_be_read_is_told_and_the_others_are_read():
     def read(piece):
         yield batch()
-        if piece.path == b"3":
+        if piece.paths == (b"3",):
             raise UnreadableFile("3", "damaged")
-        if piece.path == b"5":
+        if piece.paths == (b"5",):
             raise StepError("5: no such file")
 
     results = list(read_pieces(PIECES, read))
@@ -56,7 +56,7 @@ def test_a_piece_that_cannot_be_read_is_told_and_the_others_are_read():
 
 def test_what_is_no_error_of_a_piece_is_raised_and_nobody_reads_on():
     def read(piece):
-        if piece.path == b"1":
+        if piece.paths == (b"1",):
             raise MemoryError
         yield batch()
 
@@ -90,7 +90,7 @@ def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, 
     small.write_bytes(b"x" * 5)
     paths = [str(small), str(large), str(tmp_path / "gone")]
     pieces = pieces_of(layout("parquet", columns, None, None), paths)
-    assert [(Path(piece.path.decode()).name, (piece.number, piece.shares)) for piece in pieces] == [
+    assert [(Path(piece.paths[0].decode()).name, (piece.number, piece.shares)) for piece in pieces] == [
         *[("large", (number, 3)) for number in range(3)],
         ("small", (0, 1)),
         ("gone", (0, 1)),
