@@ -32,7 +32,7 @@ def asking(root: Path, asks: re.Pattern[str], own: re.Pattern[str]) -> list[str]
     return sorted(str(path) for path in paths if not own.search(str(path)) and asks.search((root / path).read_text()))
 
 
-def test_no_further_file_asks() -> None:
+def test_no_further_file_asks():
     """The kind: the specification's own three, and what says the claim of a stored unit."""
     for asks, own, most in ((ASKS_PART, OWN, 10), (ASKS_KIND, NO_FILE, 4)):
         assert len(asking(ROOT, asks, own)) <= most, asking(ROOT, asks, own)
@@ -56,9 +56,7 @@ def test_no_further_file_asks() -> None:
         (ASKS_KIND, NO_FILE, {"a": "if spec.levels is None:", "b": "isinstance(unit, StageUnit)", "c": "spec.p"}, "ab"),
     ],
 )
-def test_a_file_that_asks_is_found(
-    tmp_path: Path, asks: re.Pattern[str], own: re.Pattern[str], lines: dict[str, str], found: str
-) -> None:
+def test_a_file_that_asks_is_found(tmp_path, asks, own, lines, found):
     (tmp_path / "pipelines" / "plan").mkdir(parents=True)
     for name, line in lines.items():
         (tmp_path / "pipelines" / f"{name}.py").write_text(line)

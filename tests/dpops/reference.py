@@ -24,7 +24,7 @@ Arrays = list[list[int]]  # per array the users (indices) of its slots, in order
 class Silent(Noise):
     """No noise: shows what would be noised."""
 
-    def laplace(self, scales):  # type: ignore[no-untyped-def]
+    def laplace(self, scales):
         return np.zeros(len(scales), np.int64)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of, most_of
+from dpops.accountant import Accountant, DeltaLimit, PureLimit, limit_of, most_of
 from dpops.allocation import Allocation, PlanShare
 from dpops.claims import ZCDP, ApproxDP, Claim, ClaimError, GaussianDP, PureDP, rho_within
 
@@ -34,7 +34,7 @@ def spent(*draws: Claim) -> Accountant:
 
 
 @given(st.lists(claims, max_size=8), st.lists(claims, max_size=8))
-def test_claims_add_up_exactly_in_any_order_and_any_grouping(some: list[Claim], others: list[Claim]) -> None:
+def test_claims_add_up_exactly_in_any_order_and_any_grouping(some, others):
     total = spent(*some, *others)
     assert total == spent(*reversed(others), *reversed(some))
     assert total == spent(*some) + spent(*others)
@@ -45,20 +45,20 @@ def test_claims_add_up_exactly_in_any_order_and_any_grouping(some: list[Claim], 
 
 
 @given(st.lists(claims, max_size=6), claims)
-def test_a_sum_covers_itself_and_every_part_of_it(some: list[Claim], more: Claim) -> None:
+def test_a_sum_covers_itself_and_every_part_of_it(some, more):
     before, after = spent(*some), spent(*some, more)
     assert after.covers(before)
     assert before.covers(after) == (before == after)
 
 
-def test_kinds_do_not_cover_one_another() -> None:
+def test_kinds_do_not_cover_one_another():
     assert not spent(PureDP(Fraction(9))).covers(spent(ZCDP(Fraction(1))))
     assert not spent(ZCDP(Fraction(9))).covers(spent(PureDP(Fraction(1))))
     assert not spent(ZCDP(Fraction(9))).covers(spent(GaussianDP(Fraction(1))))
     assert not spent(GaussianDP(Fraction(9))).covers(spent(ZCDP(Fraction(1))))
 
 
-def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
+def test_a_vehicle_in_some_groups_claims_the_largest_of_them():
     groups = {spent(PureDP(Fraction(epsilon))): 1 for epsilon in (1, 3, 2)}
     assert most_of(groups, 2).pure == 5
     assert most_of(groups, 9).pure == 6
@@ -66,9 +66,7 @@ def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
 
 
 @given(st.lists(st.tuples(claims, st.integers(1, 4)), max_size=6), st.integers(0, 12))
-def test_groups_that_claim_the_same_are_counted_and_not_written_out(
-    counted: list[tuple[Claim, int]], most: int
-) -> None:
+def test_groups_that_claim_the_same_are_counted_and_not_written_out(counted, most):
     groups = Counter[Accountant]()
     for claim, number in counted:
         groups[spent(claim)] += number
@@ -79,20 +77,20 @@ def test_groups_that_claim_the_same_are_counted_and_not_written_out(
 
 
 @given(st.lists(parts, max_size=5))
-def test_an_epsilon_limit_takes_pure_claims_up_to_it(epsilons: list[Fraction]) -> None:
+def test_an_epsilon_limit_takes_pure_claims_up_to_it(epsilons):
     total = spent(*map(PureDP, epsilons))
     assert PureLimit(Fraction(10)).fits(total) == (sum(epsilons) <= 10)
     assert PureLimit(Fraction(10)).shown(total) == ApproxDP(sum(epsilons, Fraction(0)), Fraction(0))
 
 
 @pytest.mark.parametrize("claim", [ZCDP(DELTA), ApproxDP(DELTA, Fraction(0)), ApproxDP(Fraction(0), DELTA)])
-def test_an_epsilon_limit_takes_nothing_else(claim: Claim) -> None:
+def test_an_epsilon_limit_takes_nothing_else(claim):
     assert not PureLimit(Fraction(10)).fits(spent(claim))
     with pytest.raises(ClaimError, match="names no delta"):
         PureLimit(Fraction(10)).shown(spent(claim))
 
 
-def test_a_limit_with_delta_is_spent_in_rho_to_its_last_bit() -> None:
+def test_a_limit_with_delta_is_spent_in_rho_to_its_last_bit():
     most = rho_within(EPSILON, DELTA)
     slots = [ZCDP(most / 24)] * 24
     assert TOTAL.fits(spent(*slots))
@@ -101,7 +99,7 @@ def test_a_limit_with_delta_is_spent_in_rho_to_its_last_bit() -> None:
     assert TOTAL.shown(spent(*slots)).delta == DELTA
 
 
-def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
+def test_a_limit_in_mu_is_spent_to_its_last_bit():
     most = GaussianDP.within(EPSILON, DELTA)
     slots = [most.times(Fraction(1, 24))] * 24
     assert spent(*slots) == IN_MU.most
@@ -113,7 +111,7 @@ def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
 
 
 @pytest.mark.parametrize("other", [ZCDP(TINY), PureDP(TINY), ApproxDP(TINY, Fraction(0)), ApproxDP(Fraction(0), TINY)])
-def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
+def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other):
     """Which of two sums a limit holds, and which part of it, may not follow from results: so there is one sum."""
     some = spent(GaussianDP(Fraction(1, 100)), other)
     assert not IN_MU.can_add(some)
@@ -123,7 +121,7 @@ def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
         IN_MU.shown(some)
 
 
-def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them() -> None:
+def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them():
     full = spent(PureDP(Fraction(1)), GaussianDP.within(EPSILON - 1, DELTA))
     assert IN_MU_APART.most == full
     assert IN_MU_APART.fits(full)
@@ -132,13 +130,13 @@ def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them(
     assert not IN_MU_APART.fits(full + spent(GaussianDP(DELTA)))
 
 
-def test_pure_claims_count_half_their_square_where_nothing_is_set_apart() -> None:
+def test_pure_claims_count_half_their_square_where_nothing_is_set_apart():
     alone = spent(PureDP(EPSILON))
     assert not TOTAL.fits(alone)
     assert float(TOTAL.shown(alone).epsilon) == pytest.approx(16.4, abs=0.05)
 
 
-def test_pure_claims_add_up_in_the_part_that_is_set_apart_for_them() -> None:
+def test_pure_claims_add_up_in_the_part_that_is_set_apart_for_them():
     rest = ZCDP(rho_within(EPSILON - 1, DELTA))
     full = spent(PureDP(Fraction(1, 2)), PureDP(Fraction(1, 2)), rest)
     assert APART.fits(full)
@@ -147,7 +145,7 @@ def test_pure_claims_add_up_in_the_part_that_is_set_apart_for_them() -> None:
     assert not APART.fits(full + spent(ZCDP(DELTA)))
 
 
-def test_approximate_claims_take_from_both_numbers() -> None:
+def test_approximate_claims_take_from_both_numbers():
     half = DELTA / 2
     draw = ApproxDP(Fraction(1), half)
     rest = ZCDP(rho_within(EPSILON - 1, half))
@@ -159,7 +157,7 @@ def test_approximate_claims_take_from_both_numbers() -> None:
 
 
 @given(st.lists(st.fractions(Fraction(1, 100), 2, max_denominator=100), min_size=1, max_size=4))
-def test_shown_totals_are_those_of_dp_accounting(rhos: list[Fraction]) -> None:
+def test_shown_totals_are_those_of_dp_accounting(rhos):
     from dp_accounting import dp_event, rdp  # which imports much of scipy: not for every worker
 
     theirs = rdp.RdpAccountant(orders=[1 + step / 500 for step in range(1, 20_000)])
@@ -169,7 +167,7 @@ def test_shown_totals_are_those_of_dp_accounting(rhos: list[Fraction]) -> None:
 
 
 @given(st.lists(claims, max_size=5), claims)
-def test_what_fits_still_fits_with_less(some: list[Claim], more: Claim) -> None:
+def test_what_fits_still_fits_with_less(some, more):
     for limit in (
         PureLimit(Fraction(20)),
         DeltaLimit(Fraction(20), DELTA),
@@ -180,11 +178,11 @@ def test_what_fits_still_fits_with_less(some: list[Claim], more: Claim) -> None:
 
 
 @pytest.mark.parametrize("limit", [PureLimit(EPSILON), TOTAL, APART, IN_MU, IN_MU_APART])
-def test_a_limit_is_read_back_as_it_was_written(limit: Limit) -> None:
+def test_a_limit_is_read_back_as_it_was_written(limit):
     assert limit_of(str(limit)) == limit
 
 
-def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
+def test_a_limit_may_be_lowered_and_its_kind_stays():
     assert PureLimit(Fraction(1)).lowers(PureLimit(Fraction(2)))
     assert not PureLimit(Fraction(2)).lowers(PureLimit(Fraction(1)))
     assert DeltaLimit(EPSILON, DELTA / 2).lowers(TOTAL)
@@ -203,17 +201,17 @@ def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
         "epsilon=1,delta=1/9,accounting=rdp",
     ],
 )  # fmt: skip
-def test_a_limit_that_is_none_is_refused(text: str) -> None:
+def test_a_limit_that_is_none_is_refused(text):
     with pytest.raises(ClaimError):
         limit_of(text)
 
 
-def test_neither_part_lends_to_the_other() -> None:
+def test_neither_part_lends_to_the_other():
     assert not APART.fits(spent(PureDP(Fraction(3, 2))))
     assert not APART.fits(spent(ZCDP(rho_within(EPSILON, DELTA))))
 
 
-def test_no_rho_fits_once_the_delta_is_used_up() -> None:
+def test_no_rho_fits_once_the_delta_is_used_up():
     gone = spent(ApproxDP(Fraction(0), DELTA))
     assert TOTAL.fits(gone)
     assert not TOTAL.fits(gone + spent(ZCDP(DELTA)))
@@ -231,12 +229,12 @@ ONE = Fraction(1)
 
 
 @given(epsilons, numbers, numbers)
-def test_per_hat_is_the_same_in_every_hat(epsilon: Fraction, most_hats: int, plans: int) -> None:
+def test_per_hat_is_the_same_in_every_hat(epsilon, most_hats, plans):
     assert Allocation(epsilon=epsilon).hat_epsilon(most_hats, plans) == epsilon
 
 
 @given(epsilons, st.lists(st.integers(1, 30), min_size=1, max_size=30))
-def test_per_period_spends_all_of_the_period_and_no_more(epsilon: Fraction, most_hats: list[int]) -> None:
+def test_per_period_spends_all_of_the_period_and_no_more(epsilon, most_hats):
     """Each slot may have another number of HATs per vehicle; the busiest vehicle of each spends all."""
     allocation = Allocation(epsilon=epsilon, per="period")
     plans = allocation.plan_count(len(most_hats))
@@ -244,7 +242,7 @@ def test_per_period_spends_all_of_the_period_and_no_more(epsilon: Fraction, most
 
 
 @given(epsilons, st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=30))
-def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: list[tuple[int, int]]) -> None:
+def test_no_vehicle_spends_more_than_a_slots_debit(epsilon, slots):
     """(most HATs of any vehicle, HATs of this one) in each slot."""
     for allocation in (Allocation(epsilon=epsilon), Allocation(epsilon=epsilon, per="period")):
         for most, own in slots:
@@ -254,7 +252,7 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
             assert debit == spent
 
 
-def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:
+def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for():
     slots, allocation = (0, 3600, 7200), Allocation(epsilon=ONE)
     whole = replace(allocation, scope="period")
     assert [allocation.planned_with(slot, slots) for slot in slots] == [(0,), (3600,), (7200,)]
@@ -265,7 +263,7 @@ def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None
     assert debits == [(2 * ONE, 3 * ONE), (0 * ONE, 0 * ONE), (ONE, 0 * ONE)]
 
 
-def test_the_slots_of_a_period_matter_where_they_share_a_total_or_a_plan() -> None:
+def test_the_slots_of_a_period_matter_where_they_share_a_total_or_a_plan():
     assert not Allocation(epsilon=ONE).needs_period
     assert Allocation(epsilon=ONE, per="period").needs_period
     assert replace(Allocation(epsilon=ONE), scope="period").needs_period

@@ -32,14 +32,14 @@ def of_discrete_gaussian(epsilon: float, rho: float, sd: float) -> float:
 
 
 @pytest.mark.parametrize("epsilon", TOTALS)
-def test_it_is_the_loss_of_the_noise_added_up_term_by_term(epsilon: str) -> None:
+def test_it_is_the_loss_of_the_noise_added_up_term_by_term(epsilon):
     spent = spent_at(epsilon)
     summed = of_discrete_gaussian(float(Fraction(epsilon)), float(spent.rho), sd=20_000)
     assert chance_beyond(Fraction(epsilon), spent) == pytest.approx(summed, rel=2e-3)
 
 
 @pytest.mark.parametrize("steered", [False, True])
-def test_the_chance_is_of_the_noise_however_an_account_adds_it_up(steered: bool) -> None:
+def test_the_chance_is_of_the_noise_however_an_account_adds_it_up(steered):
     rho, pure = Fraction(1, 6), Fraction(1, 10)
     chances = [
         chance_beyond(Fraction("2.64"), Accountant(pure=pure, **{name: rho}), steered=steered)
@@ -66,7 +66,7 @@ def of_steered_looks(epsilon: float, rho: float, looks: int) -> float:
 
 
 @pytest.mark.slow
-def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_near() -> None:
+def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_near():
     epsilon, spent = Fraction("2.64"), spent_at("2.64")
     most = chance_beyond(epsilon, spent, steered=True)
     chances = [of_steered_looks(2.64, float(spent.rho), looks) for looks in (100, 1_600)]
@@ -75,9 +75,7 @@ def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_
 
 
 @given(costs, costs, costs)
-def test_more_is_never_less_likely_and_never_beyond_the_bound_of_concentrated_claims(
-    rho: Fraction, pure: Fraction, epsilon: Fraction
-) -> None:
+def test_more_is_never_less_likely_and_never_beyond_the_bound_of_concentrated_claims(rho, pure, epsilon):
     spent, mean = Accountant(pure=pure, rho=rho), float(rho + pure**2 / 2)
     chance = chance_beyond(epsilon, spent)
     assert 0 <= chance_beyond(epsilon, Accountant(rho=rho)) <= chance <= chance_beyond(epsilon, spent, steered=True)

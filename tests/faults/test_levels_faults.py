@@ -68,7 +68,7 @@ def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
 
 def kill_and_rerun(folder: Path, ledger: str, **kill: object) -> None:
     start(folder, ledger)
-    run(release(folder, ledger), **kill)  # type: ignore[arg-type]
+    run(release(folder, ledger), **kill)
     seen = stages(folder, ledger)
     assert run(release(folder, ledger)) == 0
     check_whole(folder, ledger, seen)
@@ -80,13 +80,13 @@ OTHERS = ("before-commit:2", "after-noise:1", "after-commit:2", "mid-file:3")
 @pytest.mark.parametrize(
     "place", ["after-commit:1", *(pytest.param(place, marks=pytest.mark.slow) for place in OTHERS)]
 )
-def test_a_kill_between_the_stages_loses_and_repeats_nothing(tmp_path: Path, place: str) -> None:
+def test_a_kill_between_the_stages_loses_and_repeats_nothing(tmp_path, place):
     kill_and_rerun(tmp_path, str(tmp_path / "ledger.sqlite"), place=place)
 
 
 @pytest.mark.slow  # about 4 minutes
 @pytest.mark.parametrize("seed", range(50))
-def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int, request: pytest.FixtureRequest) -> None:
+def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path, seed, request):
     """The first half on SQLite, the others on PostgreSQL."""
     chance = random.Random(seed)
     on_server = seed >= 25
@@ -99,7 +99,7 @@ def test_fifty_random_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int, r
 
 
 @pytest.mark.slow  # 5 s each
-def test_of_two_racers_one_value_per_stage_stands(tmp_path: Path, ledger_url: str) -> None:
+def test_of_two_racers_one_value_per_stage_stands(tmp_path, ledger_url):
     """The other one stands with its first stage drawn while this one releases all days; then it goes on."""
     start(tmp_path, ledger_url)
     with other_process() as other:
@@ -112,7 +112,7 @@ def test_of_two_racers_one_value_per_stage_stands(tmp_path: Path, ledger_url: st
 
 
 @pytest.mark.slow
-def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_path: Path) -> None:
+def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_path):
     """Under secret counts nothing of it is refused, and the operator's audit says that the input differs."""
     ledger = str(tmp_path / "ledger.sqlite")
     start(tmp_path, ledger)
@@ -140,9 +140,7 @@ PLACED = SPEC + '[places]\nresolution = 8\n[[output]]\nproduct = "place-standing
     [("after-commit", 2), pytest.param(("before-commit", 3), marks=pytest.mark.slow), ("after-commit", 3)],
     ids=str,
 )
-def test_a_day_with_places_that_stops_at_any_stage_is_released_exactly_once(
-    tmp_path: Path, where: tuple[str, int]
-) -> None:
+def test_a_day_with_places_that_stops_at_any_stage_is_released_exactly_once(tmp_path, where):
     """Before its look at places, during it, and before what it says is published."""
     ledger = str(tmp_path / "ledger.sqlite")
     start(tmp_path, ledger)

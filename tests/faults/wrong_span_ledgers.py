@@ -95,7 +95,7 @@ def counts_each_specification_alone(patch: pytest.MonkeyPatch) -> None:
                     for day, debits in whole(*args).items()
                 },
             )
-            return true(db, account, limit, wanted)  # type: ignore[arg-type]
+            return true(db, account, limit, wanted)
 
     patch.setattr(spending, "periods_over", over)
 

@@ -126,7 +126,7 @@ class Found:
     def differences(self) -> list[str]:
         some = settings(RELAXED, max_examples=40, stateful_step_count=6, derandomize=True, phases=[Phase.generate])
         try:
-            run_state_machine_as_test(Histories, settings=settings(some, database=None))  # type: ignore[no-untyped-call]
+            run_state_machine_as_test(Histories, settings=settings(some, database=None))
         except AssertionError as error:
             return [str(error)]
         return []

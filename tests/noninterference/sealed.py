@@ -85,7 +85,7 @@ class SharesOfADay:
         how = replace(usual, by_day=DayShares([*[whole] * 4, less, whole, whole]))
         slots = {3600 * hour: replace(facts(slot), period="2026-05-01") for slot, hour in enumerate(HOURS)}  # a Friday
         release, recorded = LiveRelease(how, slots, "UTC"), _Recorded([Sequenced(1, before)])
-        planned = [release._stage(slot_s, slot, recorded) for slot_s, slot in slots.items()]  # type: ignore[arg-type]
+        planned = [release._stage(slot_s, slot, recorded) for slot_s, slot in slots.items()]
         live = sum((stage.share for stage in planned if stage is not None), Fraction(0))
         (end,) = how.on("2026-05-01").later
         return [] if live + end.share == Fraction(1, 3) else [f"{live + end.share} of the total in place of a third"]

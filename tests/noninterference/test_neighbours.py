@@ -25,7 +25,7 @@ seeds = [
 
 def with_seeds(test: object) -> object:
     for seed in seeds:
-        test = example(seed)(test)  # type: ignore[arg-type]
+        test = example(seed)(test)
     return test
 
 

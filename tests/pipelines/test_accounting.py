@@ -3,7 +3,6 @@
 import json
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,12 @@ from dpops.claims import NOISE_CLAIMS, Accounting, Claim
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import DAYS, SPEC
-from tests.pipelines.commands.releases import Run, entries, released, rows_of
+from tests.pipelines.commands.releases import entries, released, rows_of
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
-def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
-    accounting: Accounting, tmp_path: Path, hatstream: Run
-) -> None:
+def test_a_total_with_delta_fills_an_account_of_the_same_numbers(accounting, tmp_path, hatstream):
     levels_city.write(tmp_path)
     limit_text = f'limit = {{ epsilon = 2.64, delta = 1e-6 }}\naccounting = "{accounting}"'
     gaussian = SPEC.replace("limit = 2.64", limit_text)
@@ -38,7 +35,7 @@ def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
 
 
-def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp_path: Path, hatstream: Run) -> None:
+def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp_path, hatstream):
     levels_city.write(tmp_path)
     spec = SPEC.replace("limit = 2.64", 'limit = { epsilon = 2.64, delta = 1e-6 }\naccounting = "gdp"')
     (tmp_path / "spec.toml").write_text(spec)
@@ -50,7 +47,7 @@ def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp
 
 
 @pytest.mark.parametrize(("opened", "asked"), [("zcdp", "gdp"), ("gdp", "zcdp")])
-def test_another_accounting_is_refused_and_named(opened: str, asked: str, tmp_path: Path, hatstream: Run) -> None:
+def test_another_accounting_is_refused_and_named(opened, asked, tmp_path, hatstream):
     """The limits are the same numbers: without a name the operator would be told to write what is there."""
     levels_city.write(tmp_path)
     limit = "limit = { epsilon = 2.64, delta = 1e-6 }"
@@ -76,9 +73,7 @@ IN_MU = 'limit = { epsilon = 2.64, delta = 1e-6 }\naccounting = "gdp"'
     ("limit", "delta", "why"),
     [(MIXED, "\ndelta = 1e-6", "has a limit without delta"), (IN_MU, "", "adds up Gaussian noise alone")],
 )
-def test_noise_that_an_account_does_not_add_up_is_refused_everywhere_by_name(
-    limit: str, delta: str, why: str, tmp_path: Path, hatstream: Run
-) -> None:
+def test_noise_that_an_account_does_not_add_up_is_refused_everywhere_by_name(limit, delta, why, tmp_path, hatstream):
     """What a map of places adds up to is then left unsaid: nothing of it is ever released."""
     levels_city.write(tmp_path)
     spec = SPEC.replace("limit = 2.64", limit).replace('per = "period"', f'per = "period"{delta}')
@@ -91,7 +86,7 @@ def test_noise_that_an_account_does_not_add_up_is_refused_everywhere_by_name(
     assert hatstream("report", "--spec", tmp_path / "spec.toml", *of_ledger)[0] == 0
 
 
-def test_the_accounting_of_before_is_the_default_and_changes_no_identity(tmp_path: Path) -> None:
+def test_the_accounting_of_before_is_the_default_and_changes_no_identity(tmp_path):
     levels_city.write(tmp_path)
     plain = SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
     plain = plain.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
@@ -118,9 +113,7 @@ def in_mu_of_days(accounting: Accounting, more: str = "") -> str:
 
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
 @pytest.mark.parametrize("more", ["", "[live]\n", CLASSES, "[places]\nresolution = 9\n"])
-def test_all_looks_at_a_day_claim_by_the_accounting_and_no_more_than_the_total(
-    accounting: Accounting, more: str, tmp_path: Path
-) -> None:
+def test_all_looks_at_a_day_claim_by_the_accounting_and_no_more_than_the_total(accounting, more, tmp_path):
     spec = city.loaded(tmp_path, in_mu_of_days(accounting, more))
     policy = spec.by_levels.policy(spec.spec_id, spec.cells.region or (), spec.value, b"")
     for day in ("2022-01-03", "2022-01-05", "2022-01-08"):
@@ -139,9 +132,7 @@ def total_of(claim: Claim) -> Fraction:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
-def test_what_days_are_said_to_have_is_of_the_accounting(
-    accounting: Accounting, tmp_path: Path, hatstream: Run
-) -> None:
+def test_what_days_are_said_to_have_is_of_the_accounting(accounting, tmp_path, hatstream):
     """In a release, its rows and a plan: the epsilon of a day's share, at the total's delta."""
     spec_path, _ = levels_city.write(tmp_path, spec=in_mu_of_days(accounting).replace("5000", "15"))
     span, delta = load(spec_path).by_levels.span, Fraction(1, 10**6)

@@ -9,7 +9,7 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests.city import loaded
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.commands.releases import Run, entries, released, rows_of, sums_of
+from tests.pipelines.commands.releases import entries, released, rows_of, sums_of
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION
@@ -24,15 +24,13 @@ def with_classes(more: str = "", spec: str = SPEC) -> str:
 
 
 def of_classes(folder: Path) -> list[StageUnit]:
-    return [entry.unit for entry in entries(folder) if part_of(entry.unit) == "classes"]  # type: ignore[misc]
+    return [entry.unit for entry in entries(folder) if part_of(entry.unit) == "classes"]
 
 
-def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(
-    tmp_path: Path, hatstream: Run
-) -> None:
+def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=with_classes("classes = 6\n") + PRODUCTS + PLACES)
     summary = released(tmp_path, hatstream, end=DAYS[1])
-    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
+    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]
     assert [of_day[-2:] for of_day in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
     assert [sum(map(Fraction, of_day)) for of_day in shares] == [1, 1]
     units, spec = of_classes(tmp_path), load(tmp_path / "spec.toml")
@@ -55,7 +53,7 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
 EDGES = ("0", "1", "13.8", "26.6", "39.4", "52.2", "65")
 
 
-def test_classes_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
+def test_classes_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path):
     options = ("", "share = 0.1\n", "classes = 9\n")
     specs = [loaded(tmp_path, SPEC), *(loaded(tmp_path, with_classes(option)) for option in options)]
     assert len({spec.spec_id for spec in specs}) == len(specs)
@@ -80,6 +78,6 @@ def test_classes_and_their_share_decide_the_id_and_nothing_does_where_there_are_
         ),
     ],
 )
-def test_what_distributions_may_not_be_is_refused_in_one_sentence(tmp_path: Path, spec: str, said: str) -> None:
+def test_what_distributions_may_not_be_is_refused_in_one_sentence(tmp_path, spec, said):
     with pytest.raises(SpecificationError, match=said):
         loaded(tmp_path, spec)

@@ -42,7 +42,7 @@ def spec_of(folder: Path, text: str) -> Path:
 # files
 
 
-def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder: Path) -> None:
+def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder):
     released = rows(folder)
     assert len(released) == 18
     for row in released:
@@ -58,7 +58,7 @@ def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder: Pat
             assert row[f"{name}_lower95"] <= row[name] <= row[f"{name}_upper95"]
 
 
-def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) -> None:
+def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder):
     """Nobody is capped then: shares are exact to the noise, moments to half a bin, quantiles to a bin.
 
     Of 72 intervals, each of which may miss with probability .05, more than 14 miss with probability 2e-6 at most.
@@ -87,7 +87,7 @@ def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) ->
 # specification
 
 
-def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path: Path) -> None:
+def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path):
     from dpops.statistics import columns_of
 
     plain, asked = (load(spec_of(tmp_path, text)) for text in (city.SPEC, SPEC))
@@ -95,7 +95,7 @@ def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path:
     assert columns_of(asked.statistics, asked.value.grid)[0] == Histogram(65, 6_500)
 
 
-def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:
+def test_the_prior_decides_between_the_two_ways(tmp_path):
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     assert load(spec_of(tmp_path, text)).statistics[0].mechanism == BestTree(bins=65, prior=Prior(20.0, 12.0))
     assert load(spec_of(tmp_path, SPEC)).statistics[0].mechanism == BestTree(bins=65)
@@ -114,7 +114,7 @@ def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:
         ('bins = 65\nmechanism = "array-tree"\nm_ub = 0', "m_ub"),
     ],
 )
-def test_what_is_no_distribution_is_refused_with_its_name(tmp_path: Path, line: str, told: str) -> None:
+def test_what_is_no_distribution_is_refused_with_its_name(tmp_path, line, told):
     with pytest.raises(SpecificationError, match="statistic") as refusal:
         load(spec_of(tmp_path, SPEC.replace("bins = 65", line)))
     assert told in str(refusal.value)
@@ -124,7 +124,7 @@ def test_what_is_no_distribution_is_refused_with_its_name(tmp_path: Path, line: 
 
 
 @pytest.mark.slow
-def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_forecasts_the_error_of_a_share(tmp_path, capsys):
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     assert main(["plan", "--spec", str(spec_of(tmp_path, text)), "--synthetic", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -138,9 +138,7 @@ def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.Capt
 # evaluation
 
 
-def test_evaluate_compares_percentiles_of_hats_with_the_truth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_compares_percentiles_of_hats_with_the_truth(tmp_path, capsys):
     buses = [line.replace("PLATE", f"PLATE{number}") for number in range(4) for line in city.rows()]
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     spec, feed = city.write(tmp_path, spec=text, lines=buses)

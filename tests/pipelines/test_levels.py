@@ -30,7 +30,7 @@ from transforms.records import SlotEstimates
 
 
 @pytest.mark.slow
-def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
+def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream)
     rows = rows_in(tmp_path / "out", "days-*.csv")
@@ -53,7 +53,7 @@ def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
                 assert float(row["traffic_lower95"]) <= float(row["value"]) <= float(row["traffic_upper95"])
 
 
-def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
+def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path, hatstream):
     keys, said = [], []
     for number, buses in enumerate((0, 1, 60)):
         folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
@@ -79,12 +79,12 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     released(folder, hatstream, end=DAYS[0])
     levels_city.write(folder)
     summary = released(folder, hatstream, start=DAYS[1], end=DAYS[1])
-    (period,) = summary["periods"]  # type: ignore[misc]
+    (period,) = summary["periods"]
     sums = sums_of(folder, hatstream, DAYS[1])
-    return period["stages"], summary["operator_only"].get("entries"), sums  # type: ignore[index]
+    return period["stages"], summary["operator_only"].get("entries"), sums
 
 
-def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, hatstream: Run) -> None:
+def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path, hatstream):
     """At a total that hides nothing, of 10, 20 and 30 buses in three cells. No report is read for it."""
     spec = levels_city.SPEC.replace("2.64", "2000").replace("vehicles = 50", "vehicles = 60")
     lines = [
@@ -113,7 +113,7 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path, hatstream: Run) -> None:
+def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path, hatstream):
     same, same_entries, same_rows = stages_said(tmp_path / "same", hatstream, levels_city.rows())
     late = [*levels_city.rows(), f"LATE,{DAYS[0]}T09:30:00+05:30,21.17,72.83,20\n"]
     other, other_entries, other_rows = stages_said(tmp_path / "other", hatstream, late)
@@ -122,9 +122,7 @@ def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path
     assert same_entries != other_entries
 
 
-def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_may_be_missing(
-    tmp_path: Path, hatstream: Run
-) -> None:
+def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_may_be_missing(tmp_path, hatstream):
     outcomes = []
     for number, buses in enumerate((1, 0)):
         folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=1))
@@ -141,7 +139,7 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
     assert len(outcomes[0][3]) == 4 * (4 + 1)
 
 
-def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
+def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[1])
     units = [entry.unit for entry in entries(tmp_path)]
@@ -153,7 +151,7 @@ def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp
     assert (stage_of(units[0], region).centres == FIRST_CENTRE).all()
 
 
-def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path: Path, hatstream: Run) -> None:
+def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[0])
     ledger = city.account(tmp_path).ledger
@@ -167,8 +165,8 @@ def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tm
 
 @pytest.mark.slow
 def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not_cover(
-    tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, hatstream, monkeypatch
+):
     opened(tmp_path, hatstream)
     release, other = tasks.released, tmp_path / "other.toml"
     other.write_text(SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
@@ -190,9 +188,7 @@ def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not
 
 
 @pytest.mark.slow
-def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(
-    tmp_path: Path, hatstream: Run
-) -> None:
+def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     first = released(tmp_path, hatstream)
     before, recorded = files_in(tmp_path / "out"), entries(tmp_path)
@@ -203,14 +199,14 @@ def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone
     other = released(tmp_path, hatstream)
     assert files_in(tmp_path / "out") == before
     assert entries(tmp_path) == recorded
-    assert other["operator_only"]["stages_that_differ_now"] == 4  # type: ignore[index]
+    assert other["operator_only"]["stages_that_differ_now"] == 4
     for summary in (first, again, other):
         del summary["operator_only"], summary["stages_new"]
     assert first == again == other
 
 
 @pytest.mark.slow
-def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run) -> None:
+def test_days_may_come_in_any_order_and_with_gaps(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
         released(tmp_path, hatstream, start=day, end=day)
@@ -221,7 +217,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
 
 
 @pytest.mark.slow
-def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, hatstream: Run) -> None:
+def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path, hatstream):
     asked = "vehicles = 50\nprofile = { hats = 6, cells = 2, reports = 30 }"
     folder = opened(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
     plain, reported = city.loaded(tmp_path, levels_city.SPEC), load(folder / "spec.toml")
@@ -256,14 +252,14 @@ def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, 
         ('"add-remove"', '"remove-add"', "account.adjacency"),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, old: str, new: str, named: str) -> None:
+def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path, old, new, named):
     assert old in SPEC
     spec, _ = levels_city.write(tmp_path, spec=SPEC.replace(old, new))
     with pytest.raises(SpecificationError, match=named):
         load(spec)
 
 
-def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_path: Path) -> None:
+def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_path):
     def loaded(asked: str) -> Specification:
         return city.loaded(tmp_path, SPEC.replace('"levels"', f'"levels"{asked}'))
 
@@ -290,7 +286,7 @@ def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_pat
         ("share = 0.3", "counts-public", "live goes with account.adjacency = 'add-remove'"),
     ],
 )
-def test_live_slots_that_cannot_be_are_refused(tmp_path: Path, live: str, adjacency: str, named: str) -> None:
+def test_live_slots_that_cannot_be_are_refused(tmp_path, live, adjacency, named):
     spec = SPEC.replace('"add-remove"', f'"{adjacency}"').replace(
         "minutes = 60", "minutes = 60\nallowed_lateness_s = 10"
     )
@@ -298,7 +294,7 @@ def test_live_slots_that_cannot_be_are_refused(tmp_path: Path, live: str, adjace
         city.loaded(tmp_path, f"{spec}[live]\n{live}\n")
 
 
-def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_not(tmp_path: Path) -> None:
+def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_not(tmp_path):
     plain = city.loaded(tmp_path, levels_city.SPEC)
     specs = {
         live: city.loaded(tmp_path, f"{SPEC}[live]\n{live}\n")
@@ -319,7 +315,7 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
 
 
 @pytest.mark.slow
-def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
+def test_levels_under_public_counts_release_too(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
     assert all(bare_stage(entry.unit).counts_public for entry in entries(tmp_path))
@@ -330,7 +326,7 @@ def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) 
     assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == first != {}
 
 
-def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path: Path) -> None:
+def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path):
     """The neighbours of public counts are vehicles at other speeds: their vectors may be opposite, so each is half."""
     secret, public = (city.loaded(tmp_path, spec) for spec in (SPEC, SPEC.replace('"add-remove"', '"counts-public"')))
     assert secret.levels is not None
@@ -346,13 +342,13 @@ def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path
 
 
 @pytest.mark.slow
-def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
+def test_a_week_is_one_release(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
     assert [(e.unit.period, len(e.unit.plan["hours"])) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2
 
 
-def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path: Path, hatstream: Run) -> None:
+def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path, hatstream):
     levels_city.write(tmp_path, lines=levels_city.rows(days=DAYS[:1]))
     code, out, err = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAYS[0], end=DAYS[1]))
     assert code == 4, err

@@ -130,13 +130,13 @@ def is_said_of_six_days(account: Town, before: str, after: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_of_a_week_that_is_set_after_six_days_holds_from_a_date_on(account: Town) -> None:
+def test_a_limit_of_a_week_that_is_set_after_six_days_holds_from_a_date_on(account):
     is_said_of_six_days(account, specification("limit = 2.64"), specification(limits(DAY, in_week("5.28"))))
     assert [account.code(day) for day in DAYS[10:]] == [3, 0], "a release fits again on the day that init names"
 
 
 @pytest.mark.slow
-def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(account: Town) -> None:
+def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(account):
     low = specification(limits(in_week("5.28")), "a")
     high = specification(limits(in_week("18.48")), "b").replace("vehicles = 12", "vehicles = 13")
     account.init(high)
@@ -153,7 +153,7 @@ def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(accou
 
 
 @pytest.mark.slow
-def test_a_day_s_limit_is_the_account_s_where_a_specification_writes_less(account: Town) -> None:
+def test_a_day_s_limit_is_the_account_s_where_a_specification_writes_less(account):
     low, high = specification("limit = 2.64", "a"), specification("limit = 5.28", "b")
     account.init(high)
     account.release(low, DAYS[0], DAYS[0])
@@ -165,7 +165,7 @@ def test_a_day_s_limit_is_the_account_s_where_a_specification_writes_less(accoun
     assert account.publish()["epsilon"] == 5.28
 
 
-def test_a_day_s_limit_that_is_lowered_names_what_was_spent_before(account: Town) -> None:
+def test_a_day_s_limit_that_is_lowered_names_what_was_spent_before(account):
     before, after = specification("limit = 2.64"), specification("limit = 2").replace("epsilon = 2.64", "epsilon = 2")
     account.init(before)
     account.release(before, DAYS[0], DAYS[0])
@@ -211,7 +211,7 @@ def debited_after(book: Ledger, kind: str, steps: Sequence[Step]) -> Counter[int
                     step[0], epsilon=str(CLAIMS[kind](step[1])), period=day(step[0]), spec_id=str(index), plan=None
                 )
                 book.record("city", book.limit("city"), "name", "{}", [asked])
-                debited[step[0]] += step[1]  # type: ignore[assignment]
+                debited[step[0]] += step[1]
             else:
                 by_days = {span.days: span.limit.epsilon for span in book.limit("city").spans}
                 book.open_account(replace(ACCOUNT, limit=str(limit_by(kind, {**by_days, **step}))))
@@ -231,9 +231,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Specification:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(sorted(CLAIMS)), steps=histories)
-def test_no_window_of_any_history_spent_more_than_its_sentence_says(
-    kind: str, steps: Sequence[Step], spec: Specification, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_no_window_of_any_history_spent_more_than_its_sentence_says(kind, steps, spec, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ledger")
     first = limit_by(kind, {1: Fraction(20)})
     book = opened(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", limit=str(first))

@@ -11,7 +11,7 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.commands.releases import Run, entries, released, rows_of, sums_of
+from tests.pipelines.commands.releases import entries, released, rows_of, sums_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.releases.periods import stages
@@ -36,32 +36,32 @@ def of_places(folder: Path) -> list[object]:
     return [entry.unit for entry in entries(folder) if part_of(entry.unit) == "places"]
 
 
-def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_path: Path, hatstream: Run) -> None:
+def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     summary = released(tmp_path, hatstream, end=DAYS[1])
-    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
+    shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]
     assert shares == [["21/100", "49/100", "3/10"], ["7/10", "3/10"]]
     assert sum(map(Fraction, shares[0])) == sum(map(Fraction, shares[1])) == 1
     units = of_places(tmp_path)
     places = 4 * 7**2
-    assert [len(unit.integers) for unit in units] == [2 * places] * 2  # type: ignore[attr-defined]
+    assert [len(unit.integers) for unit in units] == [2 * places] * 2
 
 
 @pytest.mark.slow
-def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path, hatstream: Run) -> None:
+def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[0])
     (unit,) = of_places(tmp_path)
     spec = load(tmp_path / "spec.toml")
-    stage = stage_of(unit, spec.cells.region, spec.ground.places)  # type: ignore[arg-type, union-attr]
+    stage = stage_of(unit, spec.cells.region, spec.ground.places)
     assert stage.centres.shape == (196, 4)
-    assert as_stored(stage) == unit.plan  # type: ignore[attr-defined]
+    assert as_stored(stage) == unit.plan
     with pytest.raises(ValueError, match="needs the places"):
-        stage_of(unit, spec.cells.region)  # type: ignore[arg-type]
+        stage_of(unit, spec.cells.region)
 
 
 @pytest.mark.slow
-def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: Run) -> None:
+def test_what_was_released_of_places_has_their_names(tmp_path, hatstream):
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
     opened(tmp_path, hatstream, spec=SPEC + OF_FILE)
     released(tmp_path, hatstream, end=DAYS[0])
@@ -69,7 +69,7 @@ def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: 
     assert [row["cell"] for row in sums if row["level"] == "place"] == ["Ring Road"]
 
 
-def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
+def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path):
     moved = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.20]]}}
     specs = [
         loaded(tmp_path, ""),
@@ -80,14 +80,14 @@ def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_n
         loaded(tmp_path, OF_FILE, {**FILE, "features": [moved]}),
         loaded(tmp_path, OF_FILE + "buffer_m = 40\n"),
     ]
-    assert len({spec.spec_id for spec in specs}) == len(specs)  # type: ignore[attr-defined]
-    assert "places" not in specs[0].text  # type: ignore[attr-defined]
+    assert len({spec.spec_id for spec in specs}) == len(specs)
+    assert "places" not in specs[0].text
     spaced = loaded(tmp_path, OF_FILE, FILE | {"note": "what is beside the features decides nothing"})
-    assert spaced.spec_id == specs[4].spec_id  # type: ignore[attr-defined]
+    assert spaced.spec_id == specs[4].spec_id
 
 
-def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Path) -> None:
-    positions = LINE["geometry"]["coordinates"]  # type: ignore[index]
+def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path):
+    positions = LINE["geometry"]["coordinates"]
     ways = [
         {
             **LINE,
@@ -99,11 +99,11 @@ def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Pa
     both, undirected = FILE | {"features": ways}, FILE | {"features": [{**LINE, "properties": {"name": "north"}}]}
     headed = SPEC.replace('speed = "v"', 'heading = "h", speed = "v"')
     spec = loaded(tmp_path, OF_FILE, both, headed)
-    assert spec.input.layout.fields[-2:] == ("heading", "speed")  # type: ignore[attr-defined]
+    assert spec.input.layout.fields[-2:] == ("heading", "speed")
     turned = both | {
         "features": [{**ways[0], "geometry": ways[1]["geometry"]}, {**ways[1], "geometry": ways[0]["geometry"]}]
     }
-    assert loaded(tmp_path, OF_FILE, turned, headed).spec_id != spec.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, OF_FILE, turned, headed).spec_id != spec.spec_id
     with pytest.raises(SpecificationError, match="they need one"):
         loaded(tmp_path, OF_FILE, both)
     with pytest.raises(SpecificationError, match="a heading goes with places that have the property directed"):
@@ -113,16 +113,16 @@ def test_places_with_a_direction_need_headings_and_are_other_places(tmp_path: Pa
 VISITS = HEXAGONS + 'visits = "trips.csv"\n'
 
 
-def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path: Path) -> None:
-    names = loaded(tmp_path, HEXAGONS).ground.places.names  # type: ignore[attr-defined]
+def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path):
+    names = loaded(tmp_path, HEXAGONS).ground.places.names
     (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},40\n{names[0]},0\n")
     spec = loaded(tmp_path, VISITS)
-    visits = np.array(spec.ground.places.visits)  # type: ignore[attr-defined]
+    visits = np.array(spec.ground.places.visits)
     assert visits[3] == 40
     assert set(visits.tolist()) == {40, 0.05 * 40 / len(names)}, "what the table leaves out is hardly visited"
     (tmp_path / "trips.csv").write_text(f"place,vehicles\n{names[3]},41\n")
-    assert loaded(tmp_path, VISITS).spec_id != spec.spec_id  # type: ignore[attr-defined]
-    assert loaded(tmp_path, HEXAGONS).spec_id != spec.spec_id  # type: ignore[attr-defined]
+    assert loaded(tmp_path, VISITS).spec_id != spec.spec_id
+    assert loaded(tmp_path, HEXAGONS).spec_id != spec.spec_id
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path: Path) -> No
         ("place,vehicles\nAlmstra\udcdfe,1\n", "places.visits: is no text in UTF-8: 'trips.csv'"),
     ],
 )
-def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, said: str) -> None:
-    name = loaded(tmp_path, HEXAGONS).ground.places.names[0]  # type: ignore[attr-defined]
+def test_visits_that_are_none_are_refused(tmp_path, content, said):
+    name = loaded(tmp_path, HEXAGONS).ground.places.names[0]
     if content is not None:
         text = content.replace("NAME", name)
         (tmp_path / "trips.csv").write_bytes(text.encode(errors="surrogateescape"))
@@ -166,12 +166,12 @@ def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, s
         ("[places]\nresolutoin = 9\n", "unknown field `resolutoin`"),
     ],
 )
-def test_what_places_may_not_be_is_refused_in_one_sentence(tmp_path: Path, more: str, said: str) -> None:
+def test_what_places_may_not_be_is_refused_in_one_sentence(tmp_path, more, said):
     with pytest.raises(SpecificationError, match=said):
         loaded(tmp_path, more)
 
 
-def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up() -> None:
+def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up():
     region = tuple(sorted(int(cell, 16) for cell in CELLS))
     pieces = hexagon_pieces(region, 8)
     of_cell = np.flatnonzero(pieces.cell[len(region) :] == 1) + len(region)
@@ -198,7 +198,7 @@ def products(folder: Path, day: str = DAYS[1]) -> dict[str, list[dict[str, str]]
 
 
 @pytest.mark.slow
-def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstream: Run) -> None:
+def test_every_place_has_a_row_in_every_product_of_places(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
     rows_of_products = products(tmp_path)
@@ -216,9 +216,7 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
 
 
 @pytest.mark.slow
-def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(
-    tmp_path: Path, hatstream: Run
-) -> None:
+def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(tmp_path, hatstream):
     loud = SPEC.replace("limit = 2.64", "limit = 100").replace("epsilon = 2.64", "epsilon = 100")
     bus = levels_city.rows(buses=40)
     van = [line.replace("PLATE0,", "VAN,").replace(",21.17,", ",21.175,") for line in bus if line.startswith("PLATE0,")]
@@ -235,7 +233,7 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
 
 
 @pytest.mark.slow
-def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:
+def test_estimates_made_again_are_those_that_were_published(tmp_path, hatstream):
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
     assert hatstream(*city.estimate(tmp_path, "out", "--product", "place-standing", start=DAYS[1]))[0] == 0
@@ -247,7 +245,7 @@ def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hats
 
 
 @pytest.mark.slow
-def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Path, hatstream: Run) -> None:
+def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path, hatstream):
     spec = SPEC + OF_FILE + '[[output]]\nproduct = "place-standing"\n'
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
     opened(tmp_path, hatstream, spec=spec)
@@ -266,7 +264,7 @@ def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Pat
     assert (drawn["places"], drawn["slots"]) == (1, 2)
 
 
-def test_checking_an_input_counts_the_reports_that_a_place_has_by_their_heading(tmp_path: Path, hatstream: Run) -> None:
+def test_checking_an_input_counts_the_reports_that_a_place_has_by_their_heading(tmp_path, hatstream):
     """Of a feed whose headings are unknown or in words no report is a directed place's, which a release cannot say."""
     north = {**LINE, "properties": {"name": "north", "directed": True}}
     headed = SPEC.replace('speed = "v"', 'heading = "h", speed = "v"')

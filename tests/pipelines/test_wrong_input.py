@@ -50,9 +50,7 @@ def spent(folder: Path, hatstream: Any) -> list[float]:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("lines", [EXCEL, OTHER_DAY, []], ids=["Excel's dates", "another day", "nothing"])
-def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
-    lines: list[str], town: Path, hatstream: Any
-) -> None:
+def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(lines, town, hatstream):
     write(town, lines)
     err = city.refused(hatstream, *city.release(town, end=DAYS[0]))
     assert all(part in err for part in (f"of {DECLARED}", DAYS[0], "--check-input", "The next run"))
@@ -70,9 +68,7 @@ def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("lines", [EXCEL, []], ids=["Excel's dates", "nothing"])
-def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
-    lines: list[str], tmp_path: Path, hatstream: Any
-) -> None:
+def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(lines, tmp_path, hatstream):
     """So few vehicles are not counted first, and what is public is the same for all inputs."""
     said = "No row was usable: what this run recorded holds no vehicle"
     levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
@@ -86,9 +82,7 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("declared", "is_said"), [(5, True), (DECLARED, False)])
-def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(
-    declared: int, is_said: bool, tmp_path: Path, hatstream: Any
-) -> None:
+def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(declared, is_said, tmp_path, hatstream):
     """A sample's glance at 20 vehicles of 300: released weights show it, though so few are not counted first."""
     spec = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {declared}")
     levels_city.opened(tmp_path, hatstream, spec=spec, lines=levels_city.rows(DAYS[:1], buses=200))
@@ -99,7 +93,7 @@ def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(
 
 
 @pytest.mark.slow
-def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town: Path, hatstream: Any) -> None:
+def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town, hatstream):
     """A scheduler tries again after exit code 4: else its second try would seal the day with the wrong input."""
     unattended, attended = (*city.release(town, end=DAYS[0]), "--unattended"), city.release(town, end=DAYS[0])
     write(town, OTHER_DAY)
@@ -112,7 +106,7 @@ def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town
 
 
 @pytest.mark.slow
-def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town: Path, hatstream: Any) -> None:
+def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town, hatstream):
     write(town, levels_city.rows(DAYS[:1], buses=BUSES) + levels_city.rows(DAYS[2:], buses=BUSES))
     assert hatstream(*city.release(town, end=DAYS[2]))[0] == 4
     assert {period for period, _, _ in stages(town)} == {DAYS[0], DAYS[1]}
@@ -121,9 +115,7 @@ def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town: Path, h
     assert [number for period, number, _ in stages(town) if period == DAYS[2]] == [0, 1]
 
 
-def test_a_run_that_was_killed_before_it_stopped_has_told_nobody_so_the_next_one_stops(
-    town: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_killed_before_it_stopped_has_told_nobody_so_the_next_one_stops(town, hatstream, monkeypatch):
     write(town, OTHER_DAY)
     with monkeypatch.context() as killed:
         killed.setattr("transforms.releases.base.History.stop_once", _die)
@@ -137,7 +129,7 @@ def _die(*_: object) -> None:
     raise StepError("killed")
 
 
-def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path) -> None:
+def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town):
     ledger = city.account(town).ledger
     asked = [ledger.stop("small", "a", DAYS[0], run) for run in ("one", "one", "two", "one", "three")]
     assert asked == [True, True, False, True, False]
@@ -145,7 +137,7 @@ def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path
 
 
 @pytest.mark.slow
-def test_a_pipeline_of_beam_stops_too(town: Path, hatstream: Any) -> None:
+def test_a_pipeline_of_beam_stops_too(town, hatstream):
     write(town, OTHER_DAY)
     assert f"of {DECLARED}" in city.refused(hatstream, *city.release(town, end=DAYS[1]), "--runner", "FnApiRunner")
     assert stages(town) == [(DAYS[0], 0, True)]
@@ -155,7 +147,7 @@ def test_a_pipeline_of_beam_stops_too(town: Path, hatstream: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_or_undeclared_fleet_has_none(tmp_path: Path, hatstream: Any) -> None:
+def test_a_small_or_undeclared_fleet_has_none(tmp_path, hatstream):
     for name, spec in (("small", levels_city.SPEC), ("none", SPEC.replace(f"[fleet]\nvehicles = {DECLARED}\n", ""))):
         folder = levels_city.opened(tmp_path / name, hatstream, spec=spec, lines=OTHER_DAY)
         assert hatstream(*city.release(folder, end=DAYS[0]))[0] == 0

@@ -4,7 +4,6 @@ Rounded Gaussian noise hides a vector as a normal number would.
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from statistics import NormalDist
@@ -24,7 +23,7 @@ from tests.statistical.checks import Cells, same_law
 ALARM = 1e-8
 
 
-def test_two_calls_differ() -> None:
+def test_two_calls_differ():
     """Two calls of 64 draws agree with probability far below 1e-100."""
     noise = Noise()
     assert not np.array_equal(noise.laplace([Fraction(10**6)] * 64), noise.laplace([Fraction(10**6)] * 64))
@@ -33,7 +32,7 @@ def test_two_calls_differ() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3, 2), Fraction(500)])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_noise_agrees_with_that_of_opendp(kind: str, scale: Fraction) -> None:
+def test_noise_agrees_with_that_of_opendp(kind, scale):
     """An independent implementation; false-alarm rate 1e-8 for each, no use of our own formulas."""
     dp.enable_features("contrib")
     atoms = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -48,21 +47,21 @@ def test_noise_agrees_with_that_of_opendp(kind: str, scale: Fraction) -> None:
 # digits
 
 
-def test_a_uniform_is_below_an_exponential_as_often_as_it_should_be() -> None:
+def test_a_uniform_is_below_an_exponential_as_often_as_it_should_be():
     """A word equal to the edge is decided by the digits behind it."""
     edge = words.exp_floor(Fraction(1), 64)
     behind = words.exp_floor(Fraction(1), 128) - (edge << 64)
     for low, below in ((behind - 2**40, True), (behind + 2**40, False)):
-        uniform = words.Uniform(edge, lambda _, low=low: low.to_bytes(8, "little"))  # type: ignore[misc]
+        uniform = words.Uniform(edge, lambda _, low=low: low.to_bytes(8, "little"))
         assert uniform.is_below_exp(Fraction(1)) is below
 
 
-def test_runs_on_an_edge_are_decided_by_more_digits() -> None:
+def test_runs_on_an_edge_are_decided_by_more_digits():
     edges = [words.exp_floor(Fraction(k), 64) for k in (1, 2, 44)]
     for word, before, after in [(edges[0], 0, 1), (edges[1], 1, 2), (edges[2], 43, 44), (0, 44, None)]:
         for behind, run in ((2**64 - 1, before), (0, after)):
             drawn = iter([word.to_bytes(8, "little"), behind.to_bytes(8, "little")])
-            source = words.Words(lambda _, drawn=drawn: next(drawn, bytes(8)))  # type: ignore[misc]
+            source = words.Words(lambda _, drawn=drawn: next(drawn, bytes(8)))
             if run is not None:
                 assert source.runs(1).tolist() == [run]
 
@@ -71,23 +70,23 @@ def test_runs_on_an_edge_are_decided_by_more_digits() -> None:
 
 
 @pytest.mark.parametrize("variance", [Fraction(-1, 10**30), Fraction(2**98)])
-def test_a_variance_out_of_bounds_is_refused(variance: Fraction) -> None:
+def test_a_variance_out_of_bounds_is_refused(variance):
     with pytest.raises(ValueError, match="noise variance must be"):
         Noise().gaussian([Fraction(1), variance])
 
 
 @pytest.mark.parametrize("scale", [Fraction(2**50), Fraction(2**50 + 1), Fraction(10**40, 3)])
-def test_a_scale_beyond_the_checked_bounds_is_refused(scale: Fraction) -> None:
+def test_a_scale_beyond_the_checked_bounds_is_refused(scale):
     with pytest.raises(ValueError, match=r"below 2\*\*50"):
         Noise().laplace([scale])
 
 
-def test_a_float_never_becomes_a_scale() -> None:
+def test_a_float_never_becomes_a_scale():
     with pytest.raises((AttributeError, TypeError)):
-        Noise().laplace([0.5])  # type: ignore[list-item]
+        Noise().laplace([0.5])
 
 
-def test_a_run_that_cannot_happen_stops_the_release() -> None:
+def test_a_run_that_cannot_happen_stops_the_release():
     class Stuck(Noise):
         def runs(self, size: int) -> Int64s:
             return np.full(size, 4096)
@@ -100,7 +99,7 @@ huge = st.integers(1, 2**200)
 
 
 @given(huge, huge)
-def test_a_scale_is_rounded_up_only_and_by_almost_nothing(numerator: int, denominator: int) -> None:
+def test_a_scale_is_rounded_up_only_and_by_almost_nothing(numerator, denominator):
     scale = Fraction(numerator, denominator)
     if scale > 2**50 - 1:
         with pytest.raises(ValueError, match=r"below 2\*\*50"):
@@ -113,7 +112,7 @@ def test_a_scale_is_rounded_up_only_and_by_almost_nothing(numerator: int, denomi
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 65])
-def test_bounded_integers_are_uniform(bound: int) -> None:
+def test_bounded_integers_are_uniform(bound):
     """False-alarm rate 1e-8 each, on fresh entropy."""
     counts = np.bincount(Noise().below(np.full(120_000, bound, np.int64)), minlength=bound)
     assert counts.size == bound
@@ -122,7 +121,7 @@ def test_bounded_integers_are_uniform(bound: int) -> None:
         assert flat.p_value(counts) > ALARM
 
 
-def test_a_scale_of_zero_gives_zero_and_no_scale_gives_nothing() -> None:
+def test_a_scale_of_zero_gives_zero_and_no_scale_gives_nothing():
     assert Noise().laplace([Fraction(0)] * 3).tolist() == [0, 0, 0]
     assert Noise().laplace([]).size == 0
     assert Noise().laplace([]).dtype == np.int64
@@ -138,7 +137,7 @@ VARIANCES = [
 ]
 
 
-def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
+def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word():
     """Of each row its own numbers: whatever digits are still to come, the rate of all of them is within."""
     entropy = np.random.default_rng(46)
     later = [int(word) for word in entropy.integers(0, 2**63, 3)]
@@ -147,7 +146,7 @@ def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
         t = math.isqrt(int(variance)) + 1
         whole, first = int(entropy.integers(0, 4 * t)), int(entropy.integers(0, 2**63)) * 2 + row % 2
         rest = iter(later)
-        source = words.Words(lambda _, rest=rest: next(rest).to_bytes(8, "little"))  # type: ignore[misc]
+        source = words.Words(lambda _, rest=rest: next(rest).to_bytes(8, "little"))
         bounds = _rate(source.uniform(first), whole, t, variance)
         number = first
         for count, word in enumerate(later, 1):
@@ -185,15 +184,13 @@ def delta_of(law: Float64s, vector: tuple[int, ...], epsilon: float) -> float:
 
 @pytest.mark.parametrize("sigma", [1.0, 1.7, 3.2])
 @pytest.mark.parametrize("vector", [(1,), (3,), (1, 1), (2, 1), (3, 4), (1, 1, 1)])
-def test_rounded_noise_hides_a_vector_of_any_shape_as_one_normal_number_hides_its_length(
-    sigma: float, vector: tuple[int, ...]
-) -> None:
+def test_rounded_noise_hides_a_vector_of_any_shape_as_one_normal_number_hides_its_length(sigma, vector):
     law, mu = law_of_rounded(sigma, math.ceil(9 * sigma)), math.hypot(*vector) / sigma
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.64, 5.0):
         assert delta_of(law, vector, epsilon) <= delta_of_gaussian(epsilon, mu) + 1e-12
 
 
-def test_discrete_noise_does_not() -> None:
+def test_discrete_noise_does_not():
     """So the claim is of the rounded law: a release that draws the other one under it is found out by its law."""
     beyond = [
         (sigma, vector, epsilon)
@@ -204,7 +201,7 @@ def test_discrete_noise_does_not() -> None:
     assert beyond
 
 
-def test_digits_that_were_drawn_stay() -> None:
+def test_digits_that_were_drawn_stay():
     source = words.Words(lambda size: b"\x07" * size)
     uniform = source.uniform(2**63 + 5)
     assert uniform.to(128) >> 64 == uniform.to(64) == 2**63 + 5
@@ -213,6 +210,6 @@ def test_digits_that_were_drawn_stay() -> None:
 
 
 @pytest.mark.parametrize("draw", [Noise.gaussian, Noise.rounded_gaussian])
-def test_every_row_is_drawn_where_chunks_meet(draw: Callable[[Noise, list[Fraction]], Int64s]) -> None:
+def test_every_row_is_drawn_where_chunks_meet(draw):
     """No number of so large a variance is 0, but for a chance of 1e-10."""
     assert np.all(draw(Noise(), [VARIANCES[-1]] * (2 * words.CHUNK + 3)) != 0)

@@ -80,18 +80,18 @@ every_spread = pytest.mark.parametrize(
 
 
 @every_spread
-def test_noise_follows_the_exact_law(law: Law, spread: Fraction) -> None:
+def test_noise_follows_the_exact_law(law, spread):
     """False-alarm rate 1e-8 for each spread, on fresh entropy of the operating system."""
     assert law.is_right(law.sample(spread, Noise()), spread)
 
 
 @every_law
-def test_the_largest_spread_draws_without_overflow(law: Law) -> None:
+def test_the_largest_spread_draws_without_overflow(law):
     assert law.is_right(law.sample(law.largest, Noise(), 20_000), law.largest)
 
 
 @every_law
-def test_each_entry_has_its_own_spread(law: Law) -> None:
+def test_each_entry_has_its_own_spread(law):
     """All spreads interleaved in one call. Power: as of 5 % too much, were two entries confused."""
     spreads = [*law.spreads, Fraction(0)]
     drawn = law.draw(Noise(), spreads * 30_000).reshape(-1, len(spreads))
@@ -101,7 +101,7 @@ def test_each_entry_has_its_own_spread(law: Law) -> None:
 
 
 @every_law
-def test_entries_are_independent(law: Law) -> None:
+def test_entries_are_independent(law):
     """Sign and size of neighbours, false-alarm rate 1e-8 each; a correlation of 3 % would be seen (109 against 32)."""
     drawn = law.sample(law.spreads[4], Noise())
     positive, large = drawn > 0, np.abs(drawn) > np.median(np.abs(drawn))
@@ -111,7 +111,7 @@ def test_entries_are_independent(law: Law) -> None:
     assert independent(positive, large) > ALARM
 
 
-def test_a_repeated_draw_is_not_independent() -> None:
+def test_a_repeated_draw_is_not_independent():
     drawn = np.repeat(seeded(24).laplace([Fraction(10)] * 5_000), 2) > 0
     assert independent(drawn[1:], drawn[:-1]) < ALARM
 
@@ -121,9 +121,7 @@ def test_a_repeated_draw_is_not_independent() -> None:
     ("law", "spread"),
     [*((GAUSSIAN, variance) for variance in GAUSSIAN.spreads[:4]), *((ROUNDED, v) for v in ROUNDED.spreads[:3])],
 )
-def test_the_digits_that_decide_close_cases_follow_the_law_alone(
-    law: Law, spread: Fraction, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digits_that_decide_close_cases_follow_the_law_alone(law, spread, monkeypatch):
     """Every comparison is called close, so that no float decides anything."""
     monkeypatch.setattr(words, "_FLOAT_DOUBT", 2.0)
     assert law.is_right(law.sample(spread, Noise(), 4_000), spread)
@@ -135,7 +133,7 @@ def test_the_digits_that_decide_close_cases_follow_the_law_alone(
 @pytest.mark.few(4)
 @pytest.mark.parametrize("scale", LAPLACE.spreads)
 @pytest.mark.parametrize("off", OFF)
-def test_a_scale_five_percent_off_is_rejected_twenty_times_of_twenty(scale: Fraction, off: Fraction) -> None:
+def test_a_scale_five_percent_off_is_rejected_twenty_times_of_twenty(scale, off):
     """Power: the noncentrality is above 250 at 44 degrees or fewer, threshold 120, so one miss in 1e6 or rarer.
 
     One sample of the twenty is drawn by the sampler; the others are the cell counts that its law would give.
@@ -164,7 +162,7 @@ def _masses(cells: Cells, scale: Fraction) -> NDArray[np.float64]:
         for place, variance in enumerate(variances)
     ],
 )
-def test_a_spread_five_percent_off_is_rejected(law: Law, variance: Fraction, off: Fraction) -> None:
+def test_a_spread_five_percent_off_is_rejected(law, variance, off):
     assert not law.is_right(law.sample(variance * off * off, seeded(31)), variance)
 
 
@@ -239,7 +237,7 @@ SMALL = slice(3)  # spreads at which a difference shows that vanishes with 1 / s
         (GAUSSIAN, _cut_tail, slice(3, None)), (GAUSSIAN, _sum_of_six, slice(3, None)),
     ],
 )  # fmt: skip
-def test_a_wrong_sampler_is_rejected(law: Law, wrong: Callable[[Law, Fraction, Rng], Int64s], part: slice) -> None:
+def test_a_wrong_sampler_is_rejected(law, wrong, part):
     """Power above 1 - 1e-6 for each sampler and spread, by their noncentralities; the seed is fixed."""
     for spread in law.spreads[part]:
         assert not law.is_right(wrong(law, spread, np.random.default_rng(23)), spread)

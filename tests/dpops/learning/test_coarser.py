@@ -33,14 +33,14 @@ def posterior(model: Learned, request: pytest.FixtureRequest) -> Field:
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_finer_groups_average_to_coarser_ones(model: Learned, posterior: Field, name: str) -> None:
+def test_finer_groups_average_to_coarser_ones(model, posterior, name):
     coarse = coarser(model, posterior, GROUPS[name])
     whole = np.sum(posterior.weights * posterior.values) / posterior.weights.sum()
     assert np.sum(coarse.weights * coarse.values) / coarse.weights.sum() == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learned, name: str) -> None:
+def test_variances_are_those_of_the_joint_covariance_and_of_weights(model, name):
     """Against the covariance of HATs two by two, and against what means move by if weights do."""
     posterior, groups = model.estimate(), GROUPS[name]
     coarse = coarser(model, posterior, groups)
@@ -75,7 +75,7 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
 
 
-def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model: Learned) -> None:
+def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model):
     """A mean's distance is a ratio of a sum to a weight: against draws of weights, by HAT and by group."""
     logs = 0.6 * np.random.default_rng(5).standard_normal(1_000_000) - 0.6**2 / 2  # of a weight of mean 1
     ratio = ratio_variances(np.array([9.0, 11.0]), np.ones(2), np.full(2, 0.36))[0]  # 1 km/h from the city's mean
@@ -92,7 +92,7 @@ def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model: Learned) 
     assert whole.of_ratios[0, 0] == pytest.approx(0, abs=1e-9)
 
 
-def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: Learned) -> None:
+def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model):
     posterior = model.estimate()
     hours = coarser(model, posterior, GROUPS["city-hour"])
     day = coarser(model, posterior, Groups(cells=0 * CELLS, slots=0 * HOURS))
@@ -106,7 +106,7 @@ def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: L
     assert np.all(shown.variances[~is_far] > hours.variances[~is_far])
 
 
-def test_beside_a_hat_that_is_not_known_stands_its_parent() -> None:
+def test_beside_a_hat_that_is_not_known_stands_its_parent():
     model = learned(after(2, 0.1))
     posterior = model.estimate()
     shown, own = with_coarser(model, posterior, 65), published(posterior, 65)
@@ -119,7 +119,7 @@ def test_beside_a_hat_that_is_not_known_stands_its_parent() -> None:
     assert (shown.upper95 - shown.lower95)[marked].mean() < (own.upper95 - own.lower95)[marked].mean()
 
 
-def test_the_value_and_interval_of_a_hat_are_always_its_own() -> None:
+def test_the_value_and_interval_of_a_hat_are_always_its_own():
     """A parent's interval is one of the parent's mean, and would not hold the HAT's."""
     model = learned(after(2, 0.1))
     posterior = model.estimate()
@@ -143,9 +143,7 @@ def with_depot(model: Learned, kmh: float, standing: float = 3.0) -> tuple[Learn
 
 
 @pytest.mark.parametrize(("kmh", "standing", "told"), [(1.0, 3.0, True), (20.0, 3.0, False), (1.0, 1.0, False)])
-def test_an_interval_holds_the_mean_that_standing_vehicles_would_make(
-    model: Learned, kmh: float, standing: float, told: bool
-) -> None:
+def test_an_interval_holds_the_mean_that_standing_vehicles_would_make(model, kmh, standing, told):
     """A tenth of a fleet that stands in one cell had moved a city's hours by 5 km/h, with intervals of 2."""
     (of, belief), (alike, _) = with_depot(model, kmh, standing), with_depot(model, kmh, 1.0)
     city, usual = (coarser(models, belief, GROUPS["city-hour"]) for models in (of, alike))
@@ -158,7 +156,7 @@ def test_an_interval_holds_the_mean_that_standing_vehicles_would_make(
     assert np.allclose(alone, unmoved), "of one cell, nothing hangs on it"
 
 
-def test_a_vehicle_counts_once_for_a_group_in_which_it_is_often(model: Learned) -> None:
+def test_a_vehicle_counts_once_for_a_group_in_which_it_is_often(model):
     """Three vehicles in an hour of the city had counted as fifteen, and their mean as known."""
     often = replace(model.state.facts, hats_in_hour=5.0, hats_in_cell=4.0)
     of = replace(model, state=replace(model.state, facts=often))

@@ -35,7 +35,7 @@ def proved(weights: np.ndarray, kind: str, seed: int, *, days: int = DAYS) -> li
             day_weight=part,
         )
         sums = sums.after(day)
-        vehicles = (vehicles or places.VehiclesProved.none(weights.size)).after(day, sums, kind)  # type: ignore[arg-type]
+        vehicles = (vehicles or places.VehiclesProved.none(weights.size)).after(day, sums, kind)
         said.append(vehicles.are_there)
     return said
 
@@ -46,23 +46,21 @@ def towns_in_which_it_is_wrong(kind: str) -> int:
 
 
 @pytest.mark.parametrize("kind", NOISES)
-def test_three_vans_who_come_everywhere_every_day_are_taken_for_four_in_hardly_any_town(kind: str) -> None:
+def test_three_vans_who_come_everywhere_every_day_are_taken_for_four_in_hardly_any_town(kind):
     """At most CHANCE of towns: of 40 more than 6 would be so with a chance of 1.5 %, for a bound that holds just so."""
     assert towns_in_which_it_is_wrong(kind) <= 6
 
 
 @pytest.mark.parametrize(("kind", "chance"), [("gaussian", CHANCE), ("laplace", CHANCE), ("gaussian", CHANCE / PLACES)])
-def test_a_bound_that_holds_for_one_place_or_one_day_is_caught(
-    kind: str, chance: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_that_holds_for_one_place_or_one_day_is_caught(kind, chance, monkeypatch):
     def narrow(kind: str, _: float, variance: float, step: float) -> float:
-        return largest_noise(kind, chance, variance, step)  # type: ignore[arg-type]
+        return largest_noise(kind, chance, variance, step)
 
     monkeypatch.setattr(places, "largest_noise", narrow)
     assert towns_in_which_it_is_wrong(kind) > 6
 
 
-def test_it_is_said_of_a_place_where_many_come_and_never_taken_back() -> None:
+def test_it_is_said_of_a_place_where_many_come_and_never_taken_back():
     weights = np.repeat([0.0, 1.0, 30.0], [200, 199, 1])
     said = np.array(proved(weights, "gaussian", seed=3))
     assert said[-1].tolist() == [False] * 399 + [True]
@@ -70,14 +68,14 @@ def test_it_is_said_of_a_place_where_many_come_and_never_taken_back() -> None:
     assert not said[0, -1], "one day's noise is 13 vehicles"
 
 
-def test_without_noise_it_is_said_of_four_and_not_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_noise_it_is_said_of_four_and_not_of_three(monkeypatch):
     monkeypatch.setattr("tests.dpops.learning.test_place_vehicles.WEIGHT_SD", 1e-3)
     assert proved(np.array([2.9, 3.0, 3.1, 4.0]), "gaussian", seed=0)[-1].tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize("chance", [1e-2, 1e-4])
 @pytest.mark.parametrize("scales", [[1.0], [1.0, 1.0, 1.0], [1.0, 0.5, 0.5, 0.25]])
-def test_sums_of_noise_stay_below_the_bound_as_often_as_it_says(scales: list[float], chance: float) -> None:
+def test_sums_of_noise_stay_below_the_bound_as_often_as_it_says(scales, chance):
     number = 400_000
     rng = np.random.default_rng(0)
     drawn = np.sum([scale * rng.laplace(size=number) for scale in scales], axis=0)
@@ -103,7 +101,7 @@ def density_of(draws: int) -> Float64s:
 
 
 @pytest.mark.parametrize("draws", [4, 28])
-def test_a_sum_is_as_surprising_as_its_density_says(draws: int) -> None:
+def test_a_sum_is_as_surprising_as_its_density_says(draws):
     exact = -np.log(density_of(draws))
     for off in (1.0, 2.0, 4.0, 5.0):
         at = round(off * np.sqrt(draws) / STEP)
@@ -134,7 +132,7 @@ def believed_visited(sums: PlaceSums) -> int:
 
 
 @pytest.mark.slow
-def test_what_noise_makes_busy_is_not_taken_for_visited() -> None:
+def test_what_noise_makes_busy_is_not_taken_for_visited():
     as_laplace = sum(believed_visited(sums_of(days, seed)) for days in (1, 3) for seed in range(4))
     as_gaussian = sum(
         believed_visited(replace(sums_of(days, seed), is_laplace=False)) for days in (1, 3) for seed in range(4)

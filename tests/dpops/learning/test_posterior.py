@@ -48,7 +48,7 @@ def observed(layout: EffectLayout, rng: np.random.Generator, noise: float = 1.0)
 
 @pytest.mark.parametrize("of", [speed_layout, weight_layout])
 def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
-    layout = of(design(4))  # type: ignore[operator]
+    layout = of(design(4))
     strengths = strengths_of(layout)
     data, dense = observed(layout, np.random.default_rng(1))
     result = Posterior(layout, strengths, DAYS, data, is_rough=False)

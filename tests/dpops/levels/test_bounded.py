@@ -9,7 +9,7 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from dpops.claims import ZCDP, Accounting, GaussianDP
+from dpops.claims import ZCDP, GaussianDP
 from dpops.levels import bounded
 from dpops.levels.bounded import Rows, Vectors, release, sum_up, unchecked, units, vectors, within
 from dpops.levels.parts import with_places
@@ -47,7 +47,7 @@ def with_least(norm: int, stages: list[Stage]) -> list[Stage]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("norm", [1, 4, 20, 10_000])
-def test_a_brief_day_weighs_less_and_no_day_exceeds_its_bound(kind: Kind, norm: int) -> None:
+def test_a_brief_day_weighs_less_and_no_day_exceeds_its_bound(kind, norm):
     days = [*days_of(), *random_days(6, 100)]
     assert excess(with_least(norm, two_stages(kind)), days) <= 1
     live = stage(kind, ("hour", "parent", "cell"), weight_shares=(Fraction(1), Fraction(0), Fraction(0)))
@@ -58,25 +58,25 @@ def test_a_brief_day_weighs_less_and_no_day_exceeds_its_bound(kind: Kind, norm: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_vehicle_day_of_a_small_city_exceeds_its_bound_over_all_levels_and_stages(kind: Kind) -> None:
+def test_no_vehicle_day_of_a_small_city_exceeds_its_bound_over_all_levels_and_stages(kind):
     assert Fraction(99, 100) < excess(two_stages(kind), days_of()) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [("hat",), ("cell", "hour", "hat"), LEVELS, ("city", "part"), ("parent-day", "hour")])
-def test_no_level_exceeds_the_bound(kind: Kind, names: tuple[str, ...]) -> None:
+def test_no_level_exceeds_the_bound(kind, names):
     assert Fraction(3, 10) < excess([stage(kind, names)], [*days_of(), *random_days(1, 200)]) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_live_slots_with_other_levels_for_weights_than_for_speeds_keep_the_bound(kind: Kind) -> None:
+def test_live_slots_with_other_levels_for_weights_than_for_speeds_keep_the_bound(kind):
     """Source: docs/released.md, "Live slots": with the norm of the speed levels alone it would be exceeded."""
     some = stage(kind, ("hour", "parent", "cell"), weight_shares=(Fraction(1), Fraction(0), Fraction(0)))
     assert Fraction(99, 100) < excess([some], [*days_of(), *random_days(2, 200)]) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vehicle_that_shares_an_id_spends_up_to_twice_the_budget(kind: Kind) -> None:
+def test_a_vehicle_that_shares_an_id_spends_up_to_twice_the_budget(kind):
     """Source: docs/guarantee.md, "What a vehicle is": without it the id has another vector."""
     power, first, second = (2 if kind == "gaussian" else 1), [(0, 0, 1, 6500)], [(2, 1, 400, 0)]
     shared, alone = (sum_up(rows([day]), stage(kind, ("hat",))) for day in (first + second, first))
@@ -85,21 +85,19 @@ def test_a_vehicle_that_shares_an_id_spends_up_to_twice_the_budget(kind: Kind) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_under_public_counts_speeds_have_half_the_bound(kind: Kind) -> None:
+def test_under_public_counts_speeds_have_half_the_bound(kind):
     assert Fraction(99, 100) < excess([stage(kind, counts_public=True)], days_of()) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_check_in_integers_finds_nothing_wrong(kind: Kind) -> None:
+def test_the_check_in_integers_finds_nothing_wrong(kind):
     visits = rows([*days_of(), *random_days(3, 500)])
     for one in (*two_stages(kind), stage(kind, LEVELS), stage(kind, counts_public=True)):
         assert all(np.array_equal(a, b) for a, b in zip(vectors(visits, one), unchecked(visits, one), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_stay(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_stay(kind, monkeypatch):
     some, visits = stage(kind), rows([ALONE, [(1, 1, 2, 3000)], ALONE])
     honest = vectors(visits, some)
 
@@ -124,7 +122,7 @@ def with_its_places(kind: Kind, *, share: Fraction = Fraction(3, 10)) -> list[St
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_stage_of_places_and_those_before_it_keep_one_bound_together(kind: Kind) -> None:
+def test_the_stage_of_places_and_those_before_it_keep_one_bound_together(kind):
     days = [*days_of(), *random_days(8, 200)]
     assert Fraction(19, 20) < excess(with_its_places(kind), days) <= 1
     (*_, alone) = with_its_places(kind)
@@ -132,7 +130,7 @@ def test_the_stage_of_places_and_those_before_it_keep_one_bound_together(kind: K
     assert excess([*two_stages(kind), alone], days) > 1, "beside all of the total it is too much"
 
 
-def test_speeds_at_a_place_are_compared_with_its_cells_centre_and_how_it_differs() -> None:
+def test_speeds_at_a_place_are_compared_with_its_cells_centre_and_how_it_differs():
     (*_, last) = with_its_places("gaussian")
     assert last.centres[:, 0].tolist() == [1_100, 2_000, 6_000]
     assert replace(last.laid, of_cells=last.laid.of_cells + 500).centres[2, 0] == 6_200, "within the bounds"
@@ -150,7 +148,7 @@ def forgets_a_level(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_the_signs(patch: pytest.MonkeyPatch) -> None:
-    def norm(touched, sums, shares, count, stage):  # type: ignore[no-untyped-def] # noqa: ARG001
+    def norm(touched, sums, shares, count, stage):  # noqa: ARG001
         total = sum(
             share * np.bincount(groups.vehicle, weights=values, minlength=count)
             for groups, values, share in zip(touched, sums, shares, strict=True)
@@ -164,7 +162,7 @@ def clips_after_the_share(patch: pytest.MonkeyPatch) -> None:
     """What is multiplied with the stage's share already is compared to the whole bound."""
     integers = bounded._integers
 
-    def late(touched, weights, speeds, scale, stage):  # type: ignore[no-untyped-def]
+    def late(touched, weights, speeds, scale, stage):
         share = float(stage.share) ** 0.5 if stage.kind == "gaussian" else float(stage.share)
         return integers(touched, weights, speeds, np.minimum(1, scale / np.where(scale < 1, share, 1)), stage)
 
@@ -184,7 +182,7 @@ def truncates_upwards(patch: pytest.MonkeyPatch) -> None:
 def clips_each_coordinate(patch: pytest.MonkeyPatch) -> None:
     integers = bounded._integers
 
-    def clipped(touched, weights, speeds, scale, stage):  # type: ignore[no-untyped-def]
+    def clipped(touched, weights, speeds, scale, stage):
         bound = float(stage.bound_kmh)
         return integers(touched, weights, [np.clip(v, -bound, bound) for v in speeds], np.ones_like(scale), stage)
 
@@ -201,32 +199,32 @@ def clips_each_coordinate(patch: pytest.MonkeyPatch) -> None:
         (clips_each_coordinate, KINDS),
     ],
 )
-def test_a_wrong_vector_is_caught(mutant: Mutant, kinds: tuple[Kind, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_vector_is_caught(mutant, kinds, monkeypatch):
     mutant(monkeypatch)
     for kind in kinds:
         assert excess(two_stages(kind), [*days_of(), *random_days(4, 100)]) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_least_norm_in_the_place_of_a_larger_own_one_is_caught(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_least_norm_in_the_place_of_a_larger_own_one_is_caught(kind, monkeypatch):
     makes_brief_days_as_heavy_as_others(monkeypatch)
     assert excess(with_least(4, two_stages(kind)), days_of()) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_of_stages_above_one_are_caught(kind: Kind) -> None:
+def test_shares_of_stages_above_one_are_caught(kind):
     assert excess(two_stages(kind, shares=(".4", ".8")), days_of()) > 1
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_share_for_each_of_24_slots_is_too_much_on_a_day_of_25(kind: Kind) -> None:
+def test_a_share_for_each_of_24_slots_is_too_much_on_a_day_of_25(kind):
     day = [stage(kind, share=Fraction(1, 24))] * 25
     assert excess(day, days_of()) > 1
     assert excess([stage(kind, share=Fraction(1, 25))] * 25, days_of()) <= 1
 
 
-def test_scaled_weights_that_were_exact_would_publish_speeds() -> None:
+def test_scaled_weights_that_were_exact_would_publish_speeds():
     """Under public counts two vehicle-days that differ in speeds alone have equal weights; scaled ones have not."""
     slow, fast = ([[(0, 0, 3, speed), (1, 2, 1, speed)]] for speed in (2000, 6500))
     some = stage("gaussian", counts_public=True)
@@ -239,7 +237,7 @@ def test_scaled_weights_that_were_exact_would_publish_speeds() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_other_vehicles_integers_are_equal_when_one_is_taken_out(kind: Kind) -> None:
+def test_every_other_vehicles_integers_are_equal_when_one_is_taken_out(kind):
     days, some = random_days(5, 60), stage(kind, LEVELS)
     whole = _by_vehicle(vectors(rows(days), some), len(days))
     for out in range(len(days)):
@@ -248,7 +246,7 @@ def test_every_other_vehicles_integers_are_equal_when_one_is_taken_out(kind: Kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_split_of_the_vehicles_gives_the_same_sums(kind: Kind) -> None:
+def test_any_split_of_the_vehicles_gives_the_same_sums(kind):
     days, some = random_days(6, 80), stage(kind, LEVELS)
     whole = sum_up(rows(days), some)
     for parts in (2, 3, 7):
@@ -262,7 +260,7 @@ def test_any_split_of_the_vehicles_gives_the_same_sums(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("counts_public", [False, True])
-def test_the_integers_are_those_of_the_formulas_in_fifty_digits(kind: Kind, counts_public: bool) -> None:
+def test_the_integers_are_those_of_the_formulas_in_fifty_digits(kind, counts_public):
     getcontext().prec = 50
     some = stage(kind, LEVELS, Fraction(7, 10), counts_public=counts_public)
     for day in random_days(7, 40):
@@ -322,7 +320,7 @@ def _decimal(x: Fraction | Decimal) -> Decimal:
 
 
 @pytest.mark.parametrize("quarters", [0, 1, 2, 3, 4])
-def test_the_table_of_powers_is_rounded_down_exactly(quarters: int) -> None:
+def test_the_table_of_powers_is_rounded_down_exactly(quarters):
     some = replace(stage("gaussian"), exponent=Fraction(quarters, 4))
     n = np.array([1, 2, 15, 16, 81, 4095, 4096], np.int64)
     for reports, unit in zip(n.tolist(), units(n, some).tolist(), strict=True):
@@ -332,9 +330,9 @@ def test_the_table_of_powers_is_rounded_down_exactly(quarters: int) -> None:
     assert np.all(units(large, some) >= large ** (quarters / 4) * 2**20 * (62 / 64))
 
 
-def test_integers_on_the_bound_fit_and_one_more_does_not() -> None:
+def test_integers_on_the_bound_fit_and_one_more_does_not():
     for kind, most in (("gaussian", isqrt(UNIT * UNIT // 2)), ("laplace", UNIT // 2)):
-        some = stage(kind, share=Fraction(1, 2))  # type: ignore[arg-type]
+        some = stage(kind, share=Fraction(1, 2))
         assert within(np.array([0]), np.array([-most]), some).all()
         assert not within(np.array([0]), np.array([most + 1]), some).any()
         assert not within(np.array([0, 0]), np.array([most, -most]), some).any()
@@ -370,7 +368,7 @@ class _Named(Noise):
 
 
 @pytest.mark.parametrize(("accounting", "law"), [("zcdp", "discrete"), ("gdp", "rounded")])
-def test_the_accounting_decides_the_law_of_the_noise(accounting: Accounting, law: str) -> None:
+def test_the_accounting_decides_the_law_of_the_noise(accounting, law):
     """A claim in mu holds of rounded normal numbers alone (tests/statistical/test_noise.py)."""
     planned, noise = replace(stage("gaussian"), accounting=accounting), _Named()
     sums = sum_up(rows([[(0, 0, 3, 3_000)]]), planned)
@@ -379,7 +377,7 @@ def test_the_accounting_decides_the_law_of_the_noise(accounting: Accounting, law
     assert np.count_nonzero(drawn - np.concatenate(sums)) > planned.groups
 
 
-def test_a_stage_claims_what_its_share_of_a_vector_costs_under_its_noise() -> None:
+def test_a_stage_claims_what_its_share_of_a_vector_costs_under_its_noise():
     planned = stage("gaussian", share=Fraction(3, 10))
     rho = Fraction(3, 10) * UNIT * UNIT / (2 * planned.spread)
     assert planned.claim == ZCDP(rho)

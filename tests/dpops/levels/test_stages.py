@@ -87,7 +87,7 @@ def test_no_vehicle_day_exceeds_its_bound_over_means_and_classes(kind: Kind) -> 
 def test_a_norm_over_fewer_reports_than_are_released_is_caught(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     norm = bounded._norm
 
-    def of_one_class_less(touched, sums, shares, count, stage):  # type: ignore[no-untyped-def]
+    def of_one_class_less(touched, sums, shares, count, stage):
         if stage.classes:
             standing = [groups.group % (len(EDGES) + 1) == 0 for groups in touched]
             sums = [np.where(stands, values / 2, values) for stands, values in zip(standing, sums, strict=True)]
@@ -139,7 +139,7 @@ def test_a_stage_of_classes_has_weights_alone_and_edges_that_ascend() -> None:
     _, last = stages("gaussian")
     for wrong in ({"alpha": Fraction(1, 2)}, {"classes": (100, 100)}, {"classes": (0, 5)}, {"classes": ()}):
         with pytest.raises(ValueError, match=r"alpha|ascend"):
-            replace(last, **wrong)  # type: ignore[arg-type]
+            replace(last, **wrong)
 
 
 # --- A day's noisy number of vehicles, whose check stops an empty day alone, and noisy counts by key. -----------------

@@ -47,12 +47,12 @@ lengths = st.integers(1, 12) | st.integers(1, 250)
 @example([2, 1, 1], 3)
 @example([5, 5, 3, 3, 2, 2, 1, 1], 8)
 @example([3] * 7 + [2] * 5 + [1] * 9, 7)
-def test_best_fit_equals_the_plain_algorithm_with_its_ties(counts: list[int], m_ub: int) -> None:
+def test_best_fit_equals_the_plain_algorithm_with_its_ties(counts, m_ub):
     assert reference.arrays_of(best_fit_grouping(vector(counts), m_ub)) == reference.best_fit(counts, m_ub)
 
 
 @given(count_lists, lengths)
-def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(counts: list[int], m_ub: int) -> None:
+def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(counts, m_ub):
     total = reference.kept(counts, m_ub)
     arrays = best_fit_grouping(vector(counts), m_ub).fills.size
     assert len(counts) >= arrays >= -(-total // m_ub) >= total // m_ub
@@ -62,7 +62,7 @@ def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(
 
 
 @given(count_lists, lengths)
-def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: int) -> None:
+def test_wrap_around_equals_the_published_pointer_loop(counts, m_ub):
     expected = reference.wrap_around(counts, m_ub)
     if not expected:
         with pytest.raises(ValueError, match="cannot fill one array"):
@@ -75,7 +75,7 @@ def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: 
 
 
 @given(count_lists, lengths)
-def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(counts: list[int], m_ub: int) -> None:
+def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(counts, m_ub):
     group = wrap_around(vector(counts), min(m_ub, counts[0]))
     for user in set(group.user.tolist()):
         arrays = group.array[group.user == user].tolist()
@@ -88,7 +88,7 @@ def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(c
 
 @pytest.mark.parametrize("group", [best_fit_grouping, wrap_around])
 @given(counts=count_lists, m_ub=lengths)
-def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, counts: list[int], m_ub: int) -> None:  # type: ignore[no-untyped-def]
+def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, counts, m_ub):
     m_ub = min(m_ub, counts[0])
     made: Grouping = group(vector(counts), m_ub)
     assert np.all(np.diff(made.array) >= 0)
@@ -101,7 +101,7 @@ def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, coun
 
 @pytest.mark.parametrize("group", [best_fit_grouping, wrap_around])
 @given(counts=count_lists, m_ub=lengths, factor=st.integers(2, 10))
-def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: int, factor: int) -> None:  # type: ignore[no-untyped-def]
+def test_scaling_all_samples_changes_no_array(group, counts, m_ub, factor):
     m_ub = min(m_ub, counts[0])
     one: Grouping = group(vector(counts), m_ub)
     many: Grouping = group(vector(counts) * factor, m_ub * factor)
@@ -111,7 +111,7 @@ def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: in
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name) * factor)
 
 
-def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:
+def test_replicating_users_does_not_simply_multiply_the_arrays():
     """Erratum E10: the published equality fails on two counterexamples."""
     assert best_fit_grouping(vector([2, 1, 1]), 3).fills.size == 2
     assert best_fit_grouping(vector([2, 2, 1, 1, 1, 1]), 3).fills.size == 3  # not 4
@@ -129,12 +129,12 @@ def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:
         ([3, 0], 1, "positive"),
     ],
 )
-def test_wrong_arguments_are_refused(counts: list[int], m_ub: int, named: str) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_arguments_are_refused(counts, m_ub, named):
     with pytest.raises(ValueError, match=named):
         wrap_around(vector(counts), m_ub)
 
 
-def test_the_published_array_numbers() -> None:
+def test_the_published_array_numbers():
     """S1: at array length 53 the ITMS counts give 160 WrapAround and 164 BestFit arrays."""
     counts = reference.itms_counts()
     assert wrap_around(counts, 53).fills.size == 160
@@ -205,7 +205,7 @@ def cap_at(m_ub: CapRule, counts: Int64s, reported: int) -> CountCap:
 
 
 @given(count_vectors, st.integers(1, 50), st.integers(0, 30))
-def test_what_is_kept_and_moved_is_as_defined(counts: Int64s, most: int, dropped: int) -> None:
+def test_what_is_kept_and_moved_is_as_defined(counts, most, dropped):
     reported = int(counts.sum()) + dropped
     cap = cap_at(most, counts, reported)
     own = np.minimum(counts, most)
@@ -221,9 +221,7 @@ def test_what_is_kept_and_moved_is_as_defined(counts: Int64s, most: int, dropped
 
 @both
 @given(count_vectors, st.integers(0, 30), epsilons)
-def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(
-    kind: type[Baseline] | type[BaselineVariance], counts: Int64s, dropped: int, epsilon: Fraction
-) -> None:
+def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(kind, counts, dropped, epsilon):
     """All retained counts are compared, each by the plan that it would have."""
     reported = int(counts.sum()) + dropped
     costs = {most: cost(kind, counts, most, reported, epsilon) for most in set(counts.tolist())}
@@ -246,7 +244,7 @@ def cost(
 
 
 @both
-def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(kind: type[Baseline] | type[BaselineVariance]) -> None:
+def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(kind):
     counts = np.array([60] + [10] * 30, np.int64)
     whole, capped = (kind(m_ub=rule).plan(CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt"))
     assert capped.facts["m_ub"] == 10
@@ -256,7 +254,7 @@ def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(kind: type[Base
 
 
 @given(st.data())
-def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.DataObject) -> None:
+def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data):
     counts = data.draw(count_vectors)
     most = data.draw(st.integers(1, int(counts.max())))
     sums = np.array([data.draw(st.integers(0, int(c) * GRID.upper_steps)) for c in counts])
@@ -269,7 +267,7 @@ def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.Dat
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9), st.integers(0, 9))
-def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts: list[int], most: int, dropped: int) -> None:
+def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts, most, dropped):
     """Users at 0 or U, and so what was dropped before: a mean is worst at such a corner, and there it attains it."""
     vector = np.array(sorted(counts)[::-1], np.int64)
     reported = int(vector.sum()) + dropped
@@ -283,9 +281,7 @@ def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts: list[int]
 
 
 @both
-def test_other_users_of_whom_the_cap_leaves_another_number_of_samples_are_refused(
-    kind: type[Baseline] | type[BaselineVariance],
-) -> None:
+def test_other_users_of_whom_the_cap_leaves_another_number_of_samples_are_refused(kind):
     """As many users and samples and the same heaviest: only what is left, here 10 or 9, tells them apart."""
     plan = kind(m_ub=3).plan(CountsKnown(np.array([6, 4, 4, 1]), 15), GRID, Fraction(1))
     counts = np.array([6, 6, 2, 1])

@@ -28,7 +28,7 @@ def exact_sensitivity(arrays: reference.Arrays, users: int) -> Fraction:
 
 def plan_of(counts: list[int], m_ub: int, grouping: str) -> Plan:
     vector = np.array(counts, np.int64)
-    return ArrayAverage(m_ub=m_ub, grouping=grouping).plan(CountsKnown.all_of(vector), GRID, ONE)  # type: ignore[arg-type]
+    return ArrayAverage(m_ub=m_ub, grouping=grouping).plan(CountsKnown.all_of(vector), GRID, ONE)
 
 
 @given(count_lists, st.integers(1, 40))
@@ -57,7 +57,7 @@ def test_best_fit_noise_is_for_the_largest_share_of_an_array(counts: list[int], 
 
 
 @given(count_lists, st.integers(1, 40), st.sampled_from(["best-fit", "wrap-around"]), st.randoms(use_true_random=False))
-def test_the_integer_is_the_mean_of_array_means_rounded_down(counts, m_ub, grouping, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_integer_is_the_mean_of_array_means_rounded_down(counts, m_ub, grouping, random) -> None:
     m_ub = min(m_ub, counts[0])
     sums = [random.randint(0, count * GRID.upper_steps) for count in counts]
     made = getattr(reference, grouping.replace("-", "_"))(counts, m_ub)
@@ -90,7 +90,7 @@ def test_the_published_counts_need_the_published_noise() -> None:
     """U / Kbar = 65 / 164 and the exact U / K = 65 / 160; worst clipping bias 21.2 km/h."""
     counts = reference.itms_counts()
     for grouping, arrays in (("best-fit", 164), ("wrap-around", 160)):
-        plan = ArrayAverage(m_ub="argmax", grouping=grouping).plan(CountsKnown.all_of(counts), GRID, ONE)  # type: ignore[arg-type]
+        plan = ArrayAverage(m_ub="argmax", grouping=grouping).plan(CountsKnown.all_of(counts), GRID, ONE)
         assert plan.facts["arrays"] == arrays
         assert plan.facts["m_ub"] == 53
         assert float(plan.scale * plan.step) == pytest.approx(65 / arrays, rel=1e-5)

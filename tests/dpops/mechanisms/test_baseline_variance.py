@@ -30,7 +30,7 @@ def plan_of(
     counts: Sequence[int], m_ub: int | str = "none", dropped: int = 0, grid: Grid = GRID, epsilon: Fraction | int = 1
 ) -> Plan:
     vector = np.array(counts, np.int64)
-    made = BaselineVariance(m_ub=m_ub)  # type: ignore[arg-type]
+    made = BaselineVariance(m_ub=m_ub)
     return made.plan(CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
 
 
@@ -53,7 +53,7 @@ def samples_of(count: int) -> list[tuple[int, ...]]:
 
 
 @given(st.lists(st.lists(st.integers(0, 6_500), min_size=1, max_size=6), min_size=1, max_size=6), st.integers(1, 7))
-def test_the_integer_is_the_variance_of_the_weighted_samples_rounded_down(users: list[list[int]], most: int) -> None:
+def test_the_integer_is_the_variance_of_the_weighted_samples_rounded_down(users, most):
     """A capped user's samples have the weight m / c each; without a cap it is the population variance."""
     users.sort(key=len, reverse=True)
     totals = totals_of(users)
@@ -78,9 +78,7 @@ def most_moved(counts: Sequence[int], plan: Plan) -> int:
 
 
 @pytest.mark.parametrize("counts", SMALL, ids=str)
-def test_no_neighbours_differ_by_more_than_the_sensitivity_and_of_whole_users_some_attain_it(
-    counts: tuple[int, ...],
-) -> None:
+def test_no_neighbours_differ_by_more_than_the_sensitivity_and_of_whole_users_some_attain_it(counts):
     plan = plan_of(counts, grid=HALVES)
     moved = most_moved(counts, plan)
     assert plan.sensitivity - 1 <= moved <= plan.sensitivity
@@ -92,7 +90,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_and_of_whole_users_so
 
 
 @pytest.mark.parametrize("samples", [3, 5, 7, 101])
-def test_a_capped_user_passes_the_odd_refinement_and_approaches_the_whole_range(samples: int) -> None:
+def test_a_capped_user_passes_the_odd_refinement_and_approaches_the_whole_range(samples):
     """An odd number of samples, three of them kept: beyond 1 - 1/9 of the range as soon as there are five."""
     plan = plan_of([samples], 3)
     [reached] = released(plan, totals_of([[0] * (samples // 2) + [6_500] * (samples - samples // 2)]))
@@ -130,7 +128,7 @@ def _variance(moments: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("counts", SMALL, ids=str)
-def test_the_bias_bound_holds_for_all_data_sets_and_is_attained_without_a_cap(counts: tuple[int, ...]) -> None:
+def test_the_bias_bound_holds_for_all_data_sets_and_is_attained_without_a_cap(counts):
     """Fewer than half dropped, half, and more; even and odd numbers; every cap."""
     for dropped, most in itertools.product((0, 1, 2, 3, 7), range(1, max(counts) + 1)):
         plan = plan_of(counts, most, dropped, HALVES)
@@ -142,7 +140,7 @@ def test_the_bias_bound_holds_for_all_data_sets_and_is_attained_without_a_cap(co
             assert worst == pytest.approx(plan.bias_bound, abs=1e-12)
 
 
-def test_the_bias_bound_of_a_cap_is_that_of_the_weight_it_moves() -> None:
+def test_the_bias_bound_of_a_cap_is_that_of_the_weight_it_moves():
     plan = plan_of([3, 1], 1)
     assert plan.bias_bound == 65**2 * 0.25 * 0.75  # weights 1/2 and 1/2, not 3/4 and 1/4: t = 1/4
     plan = plan_of([2], 1)
@@ -154,7 +152,7 @@ def test_the_bias_bound_of_a_cap_is_that_of_the_weight_it_moves() -> None:
 # what is published
 
 
-def test_rounding_speeds_to_the_grid_moves_the_variance_by_less_than_the_plan_says() -> None:
+def test_rounding_speeds_to_the_grid_moves_the_variance_by_less_than_the_plan_says():
     grid = Grid(step=Fraction(1, 2), upper_steps=4)
     plan = plan_of([3, 2], grid=grid)
     assert plan.rounding == pytest.approx(2 * 0.5 / 2 + 0.5**2 / 4, abs=1e-8)
@@ -165,7 +163,7 @@ def test_rounding_speeds_to_the_grid_moves_the_variance_by_less_than_the_plan_sa
     assert 0.4 * plan.rounding < off < plan.rounding
 
 
-def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
+def test_plans_stored_before_there_was_a_rounding_are_of_means():
     plan = Baseline().plan(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     stored = plan.public()
     del stored["rounding"]
@@ -176,9 +174,7 @@ def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
 @pytest.mark.parametrize("between", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
 @pytest.mark.parametrize("m_ub", ["none", "opt", 2])
-def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(
-    m_ub: int | str, epsilon: Fraction, between: float
-) -> None:
+def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(m_ub, epsilon, between):
     """Within 20 %: samples are normal, far from either end. 3000 releases have a standard error of about 2 %."""
     prior, rng, number = Prior(32.5, 6.0, between), np.random.default_rng(73), 3_000
     for counts in ([40, 9, 4, 3, 1], [8, 8, 8], [30] + [2] * 60):
@@ -203,7 +199,7 @@ def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(
 # auto
 
 
-def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None:
+def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it():
     for prior in (None, Prior(20.0, 12.0, 0.3)):
         auto = Auto(prior=prior, statistic="variance")
         for counts in ([1], [5, 3, 1], [200] + [3] * 40):
@@ -218,7 +214,7 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
     assert plan.facts["m_ub"] == 3
 
 
-def test_auto_of_the_mean_never_plans_a_variance() -> None:
+def test_auto_of_the_mean_never_plans_a_variance():
     ranking = Auto().ranking(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     assert "baseline-variance" not in {candidate.plan.mechanism for candidate in ranking}
     assert {candidate.plan.upper for candidate in ranking} == {65}
@@ -238,16 +234,14 @@ def test_auto_of_the_mean_never_plans_a_variance() -> None:
     ],
     ids=["none", "two", "below", "uneven", "above", "beyond", "one-sample", "negative", "spread", "sum"],
 )  # fmt: skip
-def test_sums_and_squares_that_no_samples_have_are_refused(
-    counts: list[int], sums: list[int], squares: list[int]
-) -> None:
+def test_sums_and_squares_that_no_samples_have_are_refused(counts, sums, squares):
     """One sample of sum U / 2 and square U^2 / 2 lies on the edge of what moments allow, and is no sample."""
     hat = Totals(*(np.array(column, np.int64) for column in (counts, sums, squares)))
     with pytest.raises(ValueError, match="do not fit"):
         released(plan_of([5, 3, 1]), hat)
 
 
-def test_sums_of_squares_beyond_the_checked_integers_are_refused_by_the_plan() -> None:
+def test_sums_of_squares_beyond_the_checked_integers_are_refused_by_the_plan():
     """U^2 n must stay below 2**62; the largest that does is exact."""
     grid = Grid(step=Fraction(65, 1 << 20), upper_steps=1 << 20)
     with pytest.raises(PlanError, match="checked integer bounds"):
@@ -261,12 +255,12 @@ def test_sums_of_squares_beyond_the_checked_integers_are_refused_by_the_plan() -
         assert released(plan, unlike(vector, vector // 2 << 20, 1 << 20)) == [RANGE]
 
 
-def test_an_epsilon_too_small_for_the_noise_is_refused_by_the_plan() -> None:
+def test_an_epsilon_too_small_for_the_noise_is_refused_by_the_plan():
     with pytest.raises(PlanError, match="epsilon"):
         plan_of([5], epsilon=Fraction(1, 1 << 21))
 
 
-def test_a_slot_of_many_hats_is_planned_and_released_in_seconds() -> None:
+def test_a_slot_of_many_hats_is_planned_and_released_in_seconds():
     rng = np.random.default_rng(75)
     vectors = [np.sort(1 + rng.geometric(0.2, users))[::-1].astype(np.int64) for users in rng.integers(1, 71, 2_000)]
     hats = [unlike(v, v * 3_000, 6_500) for v in vectors]
@@ -277,7 +271,7 @@ def test_a_slot_of_many_hats_is_planned_and_released_in_seconds() -> None:
     assert time.process_time() - start < 3
 
 
-def test_the_sensitivity_is_the_ratio_of_the_worst_case_in_whole_steps() -> None:
+def test_the_sensitivity_is_the_ratio_of_the_worst_case_in_whole_steps():
     for counts, m_ub in (([5, 3, 1], "none"), ([5], "none"), ([2, 2, 2], "none"), ([9, 2, 2, 2], 2), ([9, 1], 3)):
         plan = plan_of(counts, m_ub)
         kept, heaviest = plan.facts.get("kept", sum(counts)), min(counts[0], plan.facts.get("m_ub", counts[0]))

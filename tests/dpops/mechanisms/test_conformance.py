@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from dpops import mechanisms
 from dpops.claims import Adjacency
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, Totals, forecast_of_one, values_of
+from dpops.mechanism import Totals, forecast_of_one, values_of
 from dpops.mechanisms import registered, stored_estimates
 from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
@@ -36,7 +36,7 @@ from tests.statistical.checks import laplace_fit, seeded
 
 @conformance.few_counts
 @conformance.first_plain
-def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
+def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism, counts):
     """False-alarm rate 1e-6 for each audit. Power: see the mutants below."""
     plan = plan_for(mechanism, counts)
     one, other = worst_neighbours(mechanism, plan, counts)
@@ -47,9 +47,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mech
 
 @pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.slow)])
 @conformance.plain_kinds
-def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
-    kind: type[Mechanism], trials: int
-) -> None:
+def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(kind, trials):
     """Power: at epsilon 2 and 14 000 draws the bound lies 5 of its standard deviations above the claim.
 
     The trials go through the examples and count vectors; only vectors of which the plan's sensitivity is attained by
@@ -77,9 +75,7 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
 
 @every_plain
 @given(data=st.data())
-def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
-    mechanism: Mechanism, data: st.DataObject
-) -> None:
+def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(mechanism, data):
     """Every dataset of a small HAT on a coarse grid is enumerated, so the largest difference is exact."""
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))[::-1], np.int64)
     upper_steps = data.draw(st.integers(1, 3 if counts.sum() <= 6 else 1))
@@ -93,7 +89,7 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
 
 
 @conformance.plain_and_counts
-def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mechanism, counts: Int64s) -> None:
+def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism, counts):
     plan = plan_for(mechanism, counts)
     one, other = conformance.noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))
     assert abs(one - other) <= plan.sensitivity
@@ -102,7 +98,7 @@ def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mec
 
 
 @conformance.first_plain
-def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -> None:
+def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism):
     """False-alarm rate 8 x 1e-8. Power: noise of another plan, or one draw used twice, is off by far more than 5 %."""
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
     totals = [alike(counts, counts * 3_000) for counts in COUNTS]
@@ -121,7 +117,7 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
 
 @every_plain
 @given(data=st.data())
-def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, data: st.DataObject) -> None:
+def test_a_hat_is_released_alike_alone_and_among_others(mechanism, data):
     """No user of one HAT counts in another, whatever stands before and behind it in the call."""
     hats = data.draw(st.lists(conformance.count_vectors, min_size=1, max_size=6))
     shares = st.integers(0, GRID.upper_steps)
@@ -135,7 +131,7 @@ def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, da
 
 
 @conformance.every_kind
-def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
+def test_no_float_reaches_the_noise(mechanism):
     class Watching(Noise):
         def laplace(self, scales: Sequence[Fraction]) -> Int64s:
             assert {type(scale) for scale in scales} == {Fraction}
@@ -156,7 +152,7 @@ def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
 
 
 @conformance.every_example
-def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanism) -> None:
+def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism):
     assert list(inspect.signature(mechanism.plans).parameters) == ["hats", "grid", "epsilon"]
     for counts in COUNTS:
         before = counts.copy()
@@ -167,7 +163,7 @@ def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanis
 
 
 @every_plain
-def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(mechanism: Mechanism) -> None:
+def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(mechanism):
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
         plan = mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
         assert plan.scale == Fraction(plan.sensitivity) / epsilon
@@ -178,9 +174,7 @@ def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(me
 
 @every_plain
 @given(counts=conformance.count_vectors, data=st.data())
-def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
-    mechanism: Mechanism, counts: Int64s, data: st.DataObject
-) -> None:
+def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(mechanism, counts, data):
     plan = mechanism.plan(CountsKnown.all_of(counts), GRID, data.draw(st.sampled_from([Fraction(1, 9), Fraction(2)])))
     if plan.is_constant:
         speed = data.draw(st.integers(0, GRID.upper_steps))
@@ -191,7 +185,7 @@ def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
         assert estimates.number(0)[1:].ravel().tolist() == [0, 65], "it may be anything"
 
 
-def test_every_mechanism_has_a_name_of_its_own_and_an_example() -> None:
+def test_every_mechanism_has_a_name_of_its_own_and_an_example():
     named = []
     for info in pkgutil.iter_modules(mechanisms.__path__, mechanisms.__name__ + "."):
         module = importlib.import_module(info.name)
@@ -206,7 +200,7 @@ def test_every_mechanism_has_a_name_of_its_own_and_an_example() -> None:
 
 
 @pytest.mark.parametrize("kind", registered().values(), ids=list(registered()))
-def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind: type[Mechanism]) -> None:
+def test_every_adjacency_and_statistic_of_a_mechanism_is_audited_here(kind):
     assert kind.adjacencies
     assert kind.adjacencies <= set(get_args(Adjacency))
     assert kind.adjacencies <= conformance.AUDITED, (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.mechanism import Mechanism, Plan, values_of
+from dpops.mechanism import Plan, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms import conformance
 from tests.dpops.mechanisms.conformance import COUNTS, EPSILON, GRID, even, noiseless_of, plan_for, truth_of
 from tests.dpops.reference import alike, unlike, value_of
@@ -22,7 +22,7 @@ from tests.statistical.checks import seeded
 
 @conformance.few_counts
 @conformance.first_plain
-def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -> None:
+def test_forecasts_agree_with_simulation(mechanism, counts):
     """Standard deviation and mean absolute error without bias; false-alarm rate 3 x 1e-7 for each case: 5.5 standard
     errors of 4000 draws. Power: a standard deviation wrong by 20 %, an error by 16 % is seen with probability 1 - 1e-4.
     """
@@ -41,7 +41,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
 
 @conformance.few_counts
 @conformance.first_example
-def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
+def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism, counts):
     """False-alarm rate 4 x 1e-7 for each case (5.5 standard errors of 1500 draws). Power: an interval that leaves the
     bias out misses nearly always at a large epsilon."""
     draws = 1_500
@@ -60,7 +60,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
 
 @conformance.every_plain
 @given(data=st.data())
-def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: st.DataObject) -> None:
+def test_the_realised_bias_never_exceeds_its_bound(mechanism, data):
     counts = data.draw(conformance.count_vectors)
     extremes = st.sampled_from([0, GRID.upper_steps])
     speeds = data.draw(
@@ -83,7 +83,7 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
 @pytest.mark.parametrize(
     "mechanism", [example for example in conformance.PLAIN if isinstance(example, conformance.EXACT)], ids=repr
 )
-def test_the_bias_bound_is_attained(mechanism: Mechanism) -> None:
+def test_the_bias_bound_is_attained(mechanism):
     """With each user at 0 or U, as is worst, the distance comes within rounding of the bound."""
     for counts in COUNTS:
         plan = plan_for(mechanism, counts)
@@ -94,14 +94,14 @@ def test_the_bias_bound_is_attained(mechanism: Mechanism) -> None:
 
 @conformance.every_example
 @given(integer=st.integers(-(10**18), 10**18))
-def test_values_lie_between_zero_and_the_upper_bound(mechanism: Mechanism, integer: int) -> None:
+def test_values_lie_between_zero_and_the_upper_bound(mechanism, integer):
     plan = plan_for(mechanism, COUNTS[3])
     assert 0 <= value_of([integer], plan) <= float(plan.upper)
     assert plan.upper == conformance.KNOWN[conformance.statistic_of(mechanism)].most
 
 
 @conformance.plain_and_counts
-def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts: Int64s) -> None:
+def test_equal_speeds_are_returned_within_rounding(mechanism, counts):
     """Also where a cap dropped half of the samples. Only worst-case-optimal draws heavy users towards U/2, and a
     constant says nothing of speeds."""
     samples = int(counts.sum())
@@ -117,7 +117,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
 
 
 @conformance.every_example
-def test_a_plan_survives_storage(mechanism: Mechanism) -> None:
+def test_a_plan_survives_storage(mechanism):
     for counts in COUNTS:
         plan = plan_for(mechanism, counts)
         read = Plan.from_public(plan.mechanism, json.loads(json.dumps(plan.public())))
@@ -132,9 +132,9 @@ def test_a_plan_survives_storage(mechanism: Mechanism) -> None:
 @pytest.mark.parametrize("users", [1, 3, 20])
 @pytest.mark.parametrize("count", [1, 4, 11])
 @pytest.mark.parametrize("kind", ["median", "argmax"])
-def test_baseline_and_array_average_agree_when_all_counts_are_equal(users: int, count: int, kind: str) -> None:
+def test_baseline_and_array_average_agree_when_all_counts_are_equal(users, count, kind):
     counts = np.full(users, count, np.int64)
-    one, other = (plan_for(m, counts) for m in (Baseline(), ArrayAverage(m_ub=kind)))  # type: ignore[arg-type]
+    one, other = (plan_for(m, counts) for m in (Baseline(), ArrayAverage(m_ub=kind)))
     assert one.scale * one.step == other.scale * other.step == GRID.upper / (users * EPSILON)
     assert one.bias_bound == 0
     assert other.bias_bound <= 2.001 * float(GRID.step) / 1000
@@ -150,7 +150,7 @@ UNFIT = [
 
 
 @conformance.every_kind
-def test_counts_that_make_no_hat_and_an_epsilon_that_is_not_positive_are_refused(mechanism: Mechanism) -> None:
+def test_counts_that_make_no_hat_and_an_epsilon_that_is_not_positive_are_refused(mechanism):
     for counts, reported in NO_HATS:
         with pytest.raises(ValueError, match="sample"):
             mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
@@ -160,7 +160,7 @@ def test_counts_that_make_no_hat_and_an_epsilon_that_is_not_positive_are_refused
 
 
 @conformance.every_example
-def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> None:
+def test_totals_that_do_not_fit_the_plan_are_refused(mechanism):
     plan = plan_for(mechanism, COUNTS[3])
     for counts, sums in UNFIT:
         with pytest.raises(ValueError, match="do not fit") as refusal:
@@ -172,7 +172,7 @@ def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> No
 
 
 @conformance.every_plain
-def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mechanism) -> None:
+def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism):
     """As many users and samples, but one user heavier than planned: refused, or still within the sensitivity."""
     plan = plan_for(mechanism, np.array([3, 3], np.int64))
     counts = np.array([5, 1], np.int64)
@@ -191,9 +191,7 @@ def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mec
     [([1 << 23], 1 << 39), ([1 << 20, 1], 1 << 44), ([1] * (1 << 15), 1 << 49), ([1] * (1 << 15), (1 << 49) // 1_000)],
     ids=["long", "heavy", "many", "many-fine"],
 )
-def test_sums_that_would_overflow_are_refused_or_exact(
-    mechanism: Mechanism, counts: list[int], upper_steps: int
-) -> None:
+def test_sums_that_would_overflow_are_refused_or_exact(mechanism, counts, upper_steps):
     """A wrapped integer would move the answer by more than any noise hides."""
     vector, grid = np.array(counts, np.int64), Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps)
     try:

@@ -88,9 +88,7 @@ def bounds_of(mechanism: Mechanism, plan: Plan, one: Totals, other: Totals, nois
 @pytest.mark.parametrize("pair", [0, pytest.param(1, marks=pytest.mark.slow)])
 @few_counts
 @pytest.mark.parametrize("mechanism", FIRST_OF_KIND)
-def test_the_audit_of_the_published_integers_stays_below_the_claim(
-    mechanism: Mechanism, counts: Int64s, pair: int
-) -> None:
+def test_the_audit_of_the_published_integers_stays_below_the_claim(mechanism, counts, pair):
     """False-alarm rate 1e-6 for each view of each pair."""
     plan = plan_of(mechanism, counts)
     choice, query, both = bounds_of(mechanism, plan, *pairs(counts)[pair], seeded(41))
@@ -98,7 +96,7 @@ def test_the_audit_of_the_published_integers_stays_below_the_claim(
     assert max(query, both) <= plan.claim().epsilon
 
 
-def test_a_choice_at_twice_its_rate_is_caught() -> None:
+def test_a_choice_at_twice_its_rate_is_caught():
     """The missing half of the exponential mechanism: the same release at four times epsilon, choice alone looked at.
 
     Levy on six equal users, three at either end: one user's move turns a draw between two bins.
@@ -116,7 +114,7 @@ def test_a_choice_at_twice_its_rate_is_caught() -> None:
 
 
 @every_chooser
-def test_a_query_with_noise_for_three_quarters_of_the_interval_is_caught(mechanism: Mechanism) -> None:
+def test_a_query_with_noise_for_three_quarters_of_the_interval_is_caught(mechanism):
     """One user alone, moved from 0 to U, with an epsilon so small for the choice that it is the same everywhere:
     the query's own half of epsilon is all that is seen of a draw with a given choice."""
     counts = COUNTS[0]
@@ -146,7 +144,7 @@ def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -
     return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
 
 
-def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
+def test_akmvs_noise_is_for_the_bound_that_was_drawn():
     """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
     counts = np.array([4, 2, 1], np.int64)
     plan = Akmv().plan(CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
@@ -164,7 +162,7 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
 
 @every_counts
 @every_chooser
-def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism: Mechanism, counts: Int64s) -> None:
+def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism, counts):
     plan = plan_of(mechanism, counts)
     for integers in released(mechanism, plan, Totals(counts, counts * 2_000), 60, seeded(47)):
         settled = mechanism.resolve(integers, plan)
@@ -176,7 +174,7 @@ def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism: Mech
 
 
 @every_chooser
-def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism: Mechanism) -> None:
+def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism):
     """Whatever is drawn: the noiseless query lies within the settled bound of the true mean."""
     rng = np.random.default_rng(48)
     for counts in COUNTS:
@@ -191,7 +189,7 @@ def test_the_bias_bound_of_the_drawn_interval_holds_for_any_speeds(mechanism: Me
             assert off <= mechanism.resolve(integers, plan).bias_bound + 1e-9
 
 
-def test_the_rank_of_the_epsilon_quantile_is_the_same_at_both_ends() -> None:
+def test_the_rank_of_the_epsilon_quantile_is_the_same_at_both_ends():
     """Erratum E8: t = ceil(2 / epsilon) at both ends, where the text prints floor at one; at most half the arrays."""
     counts = np.full(40, 3, np.int64)
     for epsilon, rank in ((Fraction(2, 3), 3), (Fraction(3, 4), 3), (Fraction(1, 2), 4), (Fraction(1, 100), 20)):
@@ -199,7 +197,7 @@ def test_the_rank_of_the_epsilon_quantile_is_the_same_at_both_ends() -> None:
         assert Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) == rank
 
 
-def test_one_array_gives_all_of_the_range() -> None:
+def test_one_array_gives_all_of_the_range():
     plan = plan_of(Levy(), COUNTS[0])
     assert plan.facts["bins"] == 1
     [[index, _]] = Levy().release([Totals(COUNTS[0], COUNTS[0])], [plan], Noise())
@@ -207,7 +205,7 @@ def test_one_array_gives_all_of_the_range() -> None:
     assert Levy.resolve([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE_PER_STEP / EPSILON
 
 
-def test_users_with_large_sums_draw_from_coarse_steps() -> None:
+def test_users_with_large_sums_draw_from_coarse_steps():
     """A sum of up to 10**6 samples of 10**6 steps: coarser candidates, but the clipped sum stays exact."""
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([1_000_000, 3], np.int64)
@@ -222,7 +220,7 @@ def test_users_with_large_sums_draw_from_coarse_steps() -> None:
 # auto
 
 
-def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
+def test_auto_releases_with_the_mechanism_that_its_plan_names():
     auto = Auto(prior=Prior(20.0, 12.0))
     plans = [plan_of(auto, counts) for counts in COUNTS]
     for counts, plan in zip(COUNTS, plans, strict=True):
@@ -236,13 +234,13 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
 
 
 @pytest.mark.parametrize("kind", NUMBERS, ids=lambda kind: kind.name)
-def test_a_mechanism_says_that_it_chooses_where_its_plans_bound_the_bias_by_all_of_u(kind: type[Mechanism]) -> None:
+def test_a_mechanism_says_that_it_chooses_where_its_plans_bound_the_bias_by_all_of_u(kind):
     """`auto` then leaves it out where there is no prior: the worst case of the constant U/2 is less."""
     for mechanism in kind.examples():
         assert mechanism.chooses == ({plan_of(mechanism, counts).bias_bound for counts in COUNTS} == {65.0})
 
 
-def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
+def test_more_epsilon_never_makes_the_forecast_of_auto_worse():
     """A HAT of few vehicles falls back on a constant where noise would drown it, whatever epsilon is."""
     auto = Auto(prior=Prior(20.0, 12.0))
     for counts in (np.array([1]), np.array([3, 2]), np.array([9, 4, 4, 1])):
@@ -262,9 +260,7 @@ def test_more_epsilon_never_makes_the_forecast_of_auto_worse() -> None:
     ],
     ids=repr,
 )
-def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
-    mechanism: Mechanism, value: float, bias: float
-) -> None:
+def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(mechanism, value, bias):
     for counts in COUNTS:
         plan = mechanism.plan(CountsKnown(counts, int(counts.sum()) + 3), GRID, Fraction(9))
         assert (plan.scale, plan.claim().epsilon, plan.bias_bound) == (0, 0, bias)
@@ -272,7 +268,7 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
         assert value_of(integers, plan) == value
 
 
-def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:
+def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one():
     hat = CountsKnown.all_of(np.array([5]))
     assert plan_of(Auto(prior=Prior(20.0, 12.0)), hat.counts, Fraction(1)).public()["epsilon"] == "0"
     best, *others = Auto().ranking(hat, GRID, Fraction(2))
@@ -280,7 +276,7 @@ def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_
     assert "baseline" in {candidate.mechanism.name for candidate in others if candidate.error == 32.5}
 
 
-def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
+def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was():
     """Before constants had a status they were debited as if they drew."""
     facts = {"users": 1, "samples": 5, "heaviest": 5, "reported": 5, "upper_steps": 6500, "bound": 0, "sensitivity": 0}
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
@@ -291,7 +287,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
-def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(mechanism: Mechanism) -> None:
+def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(mechanism):
     """A draw that fails for some choices and is then repeated would tell which choices were thrown away."""
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([900_000, 500_000], np.int64)
@@ -306,7 +302,7 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
 # where the papers are wrong
 
 
-def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time() -> None:
+def test_the_worst_bias_of_two_intervals_is_of_one_side_at_a_time():
     """Erratum E3: printed is the mean of max(a, U - b) over samples, here U / 2; but no speeds reach it, since one
     sample is only ever raised and the other only ever lowered. The truth, over all speeds, is U / 4."""
     intervals = [(0.5, 1.0), (0.0, 0.5)]
@@ -341,9 +337,7 @@ OLD_PLAN = {
 
 
 @pytest.mark.parametrize(("counts", "dropped"), [((3, 1), 0), ((3, 1), 2), ((2, 2, 1), 1), ((4,), 3), ((1, 1, 1), 0)])
-def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
-    counts: tuple[int, ...], dropped: int
-) -> None:
+def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(counts, dropped):
     upper, kept = 4, sum(counts)
     grid = Grid(step=Fraction(1, 100), upper_steps=upper)
     plan = Akmv().plan(CountsKnown(np.array(counts), kept + dropped), grid, Fraction(1))
@@ -355,7 +349,7 @@ def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
         assert Akmv.resolve([bound, 0], plan).bias_bound == pytest.approx(off * 0.01, abs=1e-12)
 
 
-def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did() -> None:
+def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did():
     released = [[9_000, 21_000], [20_000, 40_000], [32_500, 61_234]]
     estimates = Akmv.estimates(released, [OLD_PLAN] * 3, 0.05)
     assert estimates.bias_bound.tolist() == [65.0, 55.833333333333336, 10.833333333333334]
@@ -363,7 +357,7 @@ def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did
     assert estimates.number(0)[0].tolist() == [21.0, 40.0, 61.234]
 
 
-def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:
+def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version():
     new = Akmv().plan(CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
     assert new.document() == {**new.public(), "version": 2}
     read = Plan.from_public("akmv", new.document())

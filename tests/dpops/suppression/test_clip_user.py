@@ -61,7 +61,7 @@ class Case(NamedTuple):
             self.epsilon,
             self.errors.upper,
             shares,
-            **wrong,  # type: ignore[arg-type]
+            **wrong,
         )
         return Clipped(np.array(left)[self.rows.hat, self.rows.vehicle] > 0, most)
 

@@ -67,7 +67,7 @@ def noiseless(mechanism: Mechanism, plan: Plan, hats: Sequence[Totals]) -> list[
 
 def small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
     """A plan over four bins, of one level or of two."""
-    plan = kind(bins=4).plan(CountsKnown.all_of(counts), GRID, EPSILON)  # type: ignore[call-arg]
+    plan = kind(bins=4).plan(CountsKnown.all_of(counts), GRID, EPSILON)
     if not deep:
         return plan
     scale = plan.sensitivity / (EPSILON * min(DEEP.shares))

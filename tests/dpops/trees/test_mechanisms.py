@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, Plan, forecast_of_one
+from dpops.mechanism import Plan, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.trees import ArrayTree, BestTree, CappedTree
 from dpops.noise import Noise
@@ -27,7 +27,7 @@ from tests.statistical.audit import bound_of_samples
 from tests.statistical.checks import laplace_fit, seeded
 
 
-def test_the_better_of_two_ways_to_user_level_is_planned() -> None:
+def test_the_better_of_two_ways_to_user_level_is_planned():
     """Either way is the better one somewhere."""
     assert [ArrayTree, CappedTree, BestTree] == examples.KINDS
     chosen = set()
@@ -52,9 +52,7 @@ def test_the_better_of_two_ways_to_user_level_is_planned() -> None:
 @pytest.mark.parametrize("kind", [CappedTree, ArrayTree])
 @pytest.mark.parametrize("deep", [False, True])
 @examples.few_counts
-def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(
-    kind: type[Mechanism], deep: bool, counts: Int64s
-) -> None:
+def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(kind, deep, counts):
     """False-alarm rate 1e-6 for each audit. Power: see the mutants below."""
     plan = examples.small(kind, counts, deep)
     assert _audited(plan, counts, 6_000) <= examples.EPSILON
@@ -64,7 +62,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(
     ("kind", "mutant"),
     grid([CappedTree, ArrayTree], ["sensitivity 1 for 2", "a quarter less noise", "all of epsilon at every level"]),
 )
-def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
+def test_a_mutant_is_caught(kind, mutant):
     deep = mutant == "all of epsilon at every level"
     plan = examples.small(kind, examples.COUNTS[3], deep)
     if mutant == "sensitivity 1 for 2":
@@ -80,9 +78,7 @@ def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
 
 @examples.every_example
 @given(data=st.data())
-def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
-    mechanism: Mechanism, data: st.DataObject
-) -> None:
+def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(mechanism, data):
     """Every distribution of one user over two bins and many over all bins, the other users anywhere."""
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))[::-1], np.int64)
     plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, examples.EPSILON)
@@ -106,7 +102,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 
 
 @examples.every_example
-def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism) -> None:
+def test_the_claim_is_epsilon_divided_over_the_levels(mechanism):
     for counts, epsilon in itertools.product(examples.COUNTS, (Fraction(1, 1000), Fraction(1, 3), Fraction(7))):
         plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
         _, shares = shape_of(plan)
@@ -115,7 +111,7 @@ def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism) -> N
         assert plan.scale == plan.sensitivity / (epsilon * min(shares))
 
 
-def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
+def test_every_node_has_noise_of_its_own_level_and_hat():
     """False-alarm rate 1e-8 for each. Power: noise of another level's or HAT's scale is off by far more than 5 %."""
     mechanism, repeats = CappedTree(bins=64), 1_500
     hats = [examples.spread(counts, 64) for counts in (examples.COUNTS[3], examples.COUNTS[5])]
@@ -132,7 +128,7 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
 
 
 @examples.every_example
-def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) -> None:
+def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism):
     for counts in examples.COUNTS:
         plan = examples.plan(mechanism, counts)
         hat = examples.spread(counts, plan.facts["bins"])
@@ -148,7 +144,7 @@ def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) 
 
 
 @examples.every_example
-def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism: Mechanism) -> None:
+def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism):
     plans = [examples.plan(mechanism, counts) for counts in examples.COUNTS]
     hats = [examples.spread(counts, plans[0].facts["bins"]) for counts in examples.COUNTS]
     silent = [replace(plan, scale=Fraction(0)) for plan in plans]
@@ -163,7 +159,7 @@ def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism: Mech
 
 def _audited(plan: Plan, counts: Int64s, draws: int) -> float:
     """A lower bound on epsilon from the best statistic there is: the log-likelihood ratio over all nodes, in 1e-6."""
-    mechanism = registered()[plan.mechanism](bins=4)  # type: ignore[call-arg]
+    mechanism = registered()[plan.mechanism](bins=4)
     rows = np.zeros((counts.size, 4), np.int64)
     rows[:, 1] = counts
     pair = []
@@ -197,7 +193,7 @@ def _nodes(user: tuple[int, ...], mass: int, tree: Tree) -> Int64s:
 
 
 @pytest.mark.parametrize(("samples", "mass"), [(1, 3), (3, 2 * UNITS_PER_SAMPLE), (4, 5), (3, 7), (5, 2)])
-def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> None:
+def test_no_level_moves_by_more_than_twice_the_mass(samples, mass):
     """Every pair of distributions of one user is enumerated. Moving all from the first bin to the last attains it."""
     tree = Tree(5, (3, 2))
     released = [_nodes(histogram, mass, tree) for histogram in _histograms(samples, 5)]
@@ -206,7 +202,7 @@ def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> 
         assert max(moved) == 2 * mass
 
 
-def test_rounding_each_bin_on_its_own_would_break_the_bound() -> None:
+def test_rounding_each_bin_on_its_own_would_break_the_bound():
     """A mutant: shares rounded to the nearest unit, bin by bin, move a level by more than twice the mass."""
     mass = 3
     rounded = [[round(count * mass / 6 + 1e-9) for count in histogram] for histogram in _histograms(6, 6)]
@@ -215,7 +211,7 @@ def test_rounding_each_bin_on_its_own_would_break_the_bound() -> None:
 
 
 @given(st.data())
-def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_user(data: st.DataObject) -> None:
+def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_user(data):
     bins, users = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 6))
     rows = st.lists(st.integers(0, 30), min_size=bins, max_size=bins).filter(sum)
     histograms = np.array([data.draw(rows) for _ in range(users)], np.int64)
@@ -231,7 +227,7 @@ def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 40))
-def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts: list[int], m_ub: int) -> None:
+def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts, m_ub):
     ordered = np.array(sorted(counts, reverse=True), np.int64)
     length = min(m_ub, int(ordered[0]))
     group = best_fit_grouping(ordered, length)
@@ -245,7 +241,7 @@ def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts: list[
     )
 
 
-def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last() -> None:
+def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last():
     values = np.array([0, 99, 100, 101, 6_499, 6_500])
     assert Histogram(65, 6_500).bins_of(values).tolist() == [0, 0, 1, 1, 64, 64]
     assert Histogram(3, 7).bins_of(np.arange(8)).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
@@ -260,8 +256,6 @@ def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last
         ([1 << 31, 0], 1 << 31, 1 << 31, "integer bounds"),
     ],
 )
-def test_what_the_sensitivity_does_not_hold_for_is_refused(
-    histogram: list[int], count: int, mass: int, what: str
-) -> None:
+def test_what_the_sensitivity_does_not_hold_for_is_refused(histogram, count, mass, what):
     with pytest.raises(ValueError, match=what):
         weighted_leaves(np.array([histogram]), np.array([count]), np.array([mass]), START)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, PlanError, forecast_of_one
+from dpops.mechanism import PlanError, forecast_of_one
 from dpops.mechanisms.trees import ArrayTree, CappedTree
 from dpops.noise import Noise
 from dpops.statistics import Histogram
@@ -35,7 +35,7 @@ def _cdf(leaves: Int64s) -> Float64s:
 
 
 @trees
-def test_mean_and_variance_are_those_of_samples_at_the_middle_of_their_bins(tree: Tree) -> None:
+def test_mean_and_variance_are_those_of_samples_at_the_middle_of_their_bins(tree):
     leaves = np.random.default_rng(1).integers(0, 9, (4, tree.bins)) + np.eye(4, tree.bins, dtype=np.int64)
     leaves[:, 0] += 1
     cdf = _cdf(leaves)
@@ -45,7 +45,7 @@ def test_mean_and_variance_are_those_of_samples_at_the_middle_of_their_bins(tree
         assert variance(cdf)[row] == pytest.approx(samples.var(), abs=1e-9)
 
 
-def test_a_quantile_lies_in_the_bin_of_the_samples_own() -> None:
+def test_a_quantile_lies_in_the_bin_of_the_samples_own():
     generator = np.random.default_rng(2)
     for _ in range(200):
         samples = np.sort(generator.integers(0, 12, 25))
@@ -56,7 +56,7 @@ def test_a_quantile_lies_in_the_bin_of_the_samples_own() -> None:
 
 
 @given(st.sampled_from(TREES), st.data())
-def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject) -> None:
+def test_any_noisy_integers_give_a_distribution(tree, data):
     """Monotone, within [0, 1], quantiles ordered and within [0, U]; mean, variance and intervals in their ranges."""
     size = data.draw(st.sampled_from([3, 10**3, 10**9, 10**15]))
     noisy = np.array([[data.draw(st.integers(-size, size)) for _ in range(tree.nodes)]], np.int64)
@@ -98,9 +98,7 @@ def _exact_tail(weights: Float64s, points: Float64s) -> Float64s:
 @pytest.mark.few(8)
 @pytest.mark.parametrize("tree", [best_tree(2), best_tree(13), best_tree(65), Tree(64, (2,) * 6)], ids=str)
 @pytest.mark.parametrize("miss", [0.5, 0.2, 0.05, 0.025])
-def test_no_estimate_of_a_tree_leaves_its_interval_with_more_than_the_stated_probability(
-    tree: Tree, miss: float
-) -> None:
+def test_no_estimate_of_a_tree_leaves_its_interval_with_more_than_the_stated_probability(tree, miss):
     """The exact tails of prefixes, the mean, and nodes' own draws: computed, not simulated (to 1e-4)."""
     own = law(tree, best_shares(tree))
     functionals = [own.weights[:, t] for t in {0, (tree.bins - 1) // 2, tree.bins - 2}]
@@ -132,7 +130,7 @@ def _leaves(shape: str, bins: int) -> Int64s:
 @pytest.mark.parametrize("shape", SHAPES_OF_SPEEDS)
 @pytest.mark.parametrize("bins", [2, 13, 65])
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
-def test_intervals_hold_what_they_are_of(shape: str, bins: int, epsilon: float) -> None:
+def test_intervals_hold_what_they_are_of(shape, bins, epsilon):
     """4,000 draws, seeded; a coverage of 95 % has a standard error of 0.35 %, and 1.9 % are allowed.
 
     Power: half-widths too small by a fifth would cover less than 92 %.
@@ -164,7 +162,7 @@ def test_intervals_hold_what_they_are_of(shape: str, bins: int, epsilon: float) 
         assert ((low <= true_quantile) & (true_quantile <= high)).mean() >= least
 
 
-def test_the_noise_of_the_mean_is_that_of_simulation() -> None:
+def test_the_noise_of_the_mean_is_that_of_simulation():
     tree = best_tree(65)
     own = law(tree, best_shares(tree))
     noise = np.random.default_rng(6).laplace(size=(20_000, tree.nodes)) * np.sqrt(own.variances / 2)
@@ -177,7 +175,7 @@ def test_the_noise_of_the_mean_is_that_of_simulation() -> None:
 
 @examples.every_example
 @examples.every_counts
-def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanism, counts: Int64s) -> None:
+def test_without_noise_the_readings_are_those_of_the_samples(mechanism, counts):
     """Within what binning, rounding and the clipping of heavy users may do."""
     plan = examples.plan(mechanism, counts)
     bins = plan.facts["bins"]
@@ -206,14 +204,14 @@ def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanis
 
 @examples.few_counts
 @examples.every_example
-def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
+def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism, counts):
     """False-alarm rate 4 x 1e-7 for each (5.5 standard errors of 1,000 draws). Power: an interval that leaves the bias
     out misses nearly always at a large epsilon."""
     draws, miss = 1_000, 0.05
     for epsilon in (examples.EPSILON, Fraction(1_000)):
         plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
         bins = plan.facts["bins"]
-        heavy = plan.masses / plan.facts["total"] > counts / counts.sum()  # type: ignore[attr-defined]
+        heavy = plan.masses / plan.facts["total"] > counts / counts.sum()
         rows = np.zeros((counts.size, bins), np.int64)
         rows[np.arange(counts.size), np.where(heavy, bins - 1, 0)] = counts
         rows[0] = np.random.default_rng(5).multinomial(counts[0], np.full(bins, 1 / bins))
@@ -244,9 +242,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
     ("mechanism", "epsilon"),
     grid([CappedTree(bins=65), ArrayTree(bins=65), CappedTree(bins=13, m_ub="none")], [Fraction(1, 2), Fraction(4)]),
 )
-def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
-    mechanism: Mechanism, epsilon: Fraction
-) -> None:
+def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(mechanism, epsilon):
     """Within 15 %: 300 HATs of 40 users each, drawn from the prior."""
     prior, hats = Prior(25.0, 12.0, 0.3), 300
     counts = np.array(sorted((1 + (i * i) % 23 for i in range(40)), reverse=True), np.int64)
@@ -271,7 +267,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
 
 
 @examples.every_example
-def test_counts_whose_products_leave_64_bits_are_refused_and_those_below_are_exact(mechanism: Mechanism) -> None:
+def test_counts_whose_products_leave_64_bits_are_refused_and_those_below_are_exact(mechanism):
     with pytest.raises(PlanError, match="checked integer bounds"):
         examples.plan(mechanism, np.array([1 << 26], np.int64))
     counts = np.array([(1 << 26) - 1], np.int64)
@@ -283,7 +279,7 @@ def test_counts_whose_products_leave_64_bits_are_refused_and_those_below_are_exa
 
 
 @examples.every_example
-def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> None:
+def test_totals_that_do_not_fit_the_plan_are_refused(mechanism):
     plan = examples.plan(mechanism, examples.COUNTS[3])
     right = examples.spread(examples.COUNTS[3], plan.facts["bins"])
     wrong = [

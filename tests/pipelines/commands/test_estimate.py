@@ -50,14 +50,14 @@ def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, 
     return files_in(folder / name)
 
 
-def test_causal_estimates_are_the_published_bytes_without_the_data(known: Path, again: Path) -> None:
+def test_causal_estimates_are_the_published_bytes_without_the_data(known, again):
     files = files_in(again)
     assert len(files) == 3 * (4 + 1) * 2  # of each day the HATs of four slots, and the table of days
     assert all((known / "out" / name).read_bytes() == data for name, data in files.items())
 
 
 @pytest.mark.slow
-def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream: Run) -> None:
+def test_a_day_that_is_recorded_later_counts_as_later(tmp_path, hatstream):
     made(tmp_path, hatstream, DAYS[0], DAYS[2])
     before = estimated(tmp_path, hatstream, "before")
     levels_city.write(tmp_path)
@@ -67,7 +67,7 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
-def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: Path, hatstream: Run) -> None:
+def test_a_plan_says_how_the_accounts_newest_day_turned_out(known, again, hatstream):
     where = ("plan", "--spec", str(known / "spec.toml"), "--ledger")
     newest = city.told(hatstream, *where, str(known / "ledger.sqlite"))["newest_day"]
     assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[-1], 3, "km/h")
@@ -82,7 +82,7 @@ def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: 
 
 
 @pytest.mark.slow
-def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
+def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path, hatstream):
     made(tmp_path, hatstream, *DAYS)
     past = estimated(tmp_path, hatstream, "a")
     estimated(tmp_path, hatstream, "b", "--forecast", "2")
@@ -91,7 +91,7 @@ def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hat
     assert {row["status"] for row in rows} <= {"forecast", "unreliable", "held-back"}
 
 
-def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, hatstream: Run) -> None:
+def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path, hatstream):
     made(tmp_path, hatstream, DAYS[0])
     plain, more = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "more", "--released")
     assert {name: more[name] for name in plain} == plain
@@ -150,7 +150,7 @@ def coarse(known: Path) -> Path:
     return known / "coarse"
 
 
-def test_coarser_products_have_a_row_for_each_place_and_time(coarse: Path) -> None:
+def test_coarser_products_have_a_row_for_each_place_and_time(coarse):
     parents = {h3.cell_to_parent(cell, 6) for cell in CELLS}
     wanted = {
         "days": (set(CELLS), {("08", "12")}),
@@ -166,7 +166,7 @@ def test_coarser_products_have_a_row_for_each_place_and_time(coarse: Path) -> No
         assert {row["product"] for row in rows} == {product}
 
 
-def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse: Path) -> None:
+def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse):
     """Reports are spread evenly over the cells: their mean is that of the second cell."""
     city_rows = rows_in(coarse, "city-hour-*.jsonl")
     last = [row for row in city_rows if row["slot_start"].startswith(DAYS[-1])]
@@ -190,9 +190,7 @@ def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse: Pat
         (["--product", "cell-dya"], "days"),
     ],
 )
-def test_products_that_cannot_be_are_refused_and_say_why(
-    options: list[str], rule: str, tmp_path: Path, hatstream: Run
-) -> None:
+def test_products_that_cannot_be_are_refused_and_say_why(options, rule, tmp_path, hatstream):
     levels_city.write(tmp_path)
     code, _, err = hatstream(*city.estimate(tmp_path, "o", *options))
     assert code != 0

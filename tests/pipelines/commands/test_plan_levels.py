@@ -178,7 +178,7 @@ def places_planned(tmp_path: Path) -> Any:
     return run
 
 
-def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(places_planned: Any) -> None:
+def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(places_planned):
     document = places_planned(1)
     assert not document["is_asked"]
     (said,) = document["answers"]
@@ -189,7 +189,7 @@ def test_a_few_vehicles_are_told_to_leave_places_out_and_how_many_it_takes(place
     assert "not worth it" in " ".join(places_planned(needed - 1)["answers"])
 
 
-def test_a_larger_fleet_has_finer_places_sooner(places_planned: Any) -> None:
+def test_a_larger_fleet_has_finer_places_sooner(places_planned):
     few, many = places_planned(10), places_planned(300)
     of = [{(kind["what"], kind["traffic"]): kind for kind in document["kinds"]} for document in (few, many)]
     assert list(of[0]) == [
@@ -205,7 +205,7 @@ def test_a_larger_fleet_has_finer_places_sooner(places_planned: Any) -> None:
     assert "Places of resolution 9 are worth it" in many["answers"][0]
 
 
-def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(places_planned: Any) -> None:
+def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(places_planned):
     """No few of the segments have most of the traffic."""
     middles = {child: h3.cell_to_latlng(child) for cell in levels_city.CELLS for child in h3.cell_to_children(cell, 9)}
     lines = [
@@ -222,9 +222,7 @@ def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(pla
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("columns", ["80", "200"])
-def test_the_table_shows_half_widths_and_the_part_that_is_ok(
-    tmp_path: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_the_table_shows_half_widths_and_the_part_that_is_ok(tmp_path, hatstream, monkeypatch, columns):
     """However wide a terminal is, no row's name is broken."""
     monkeypatch.setenv("COLUMNS", columns)
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))

@@ -7,7 +7,7 @@ import pytest
 from pipelines.specification import SpecificationError
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
-from tests.pipelines.commands.releases import Run, files_in, released, rows_in, rows_of
+from tests.pipelines.commands.releases import files_in, released, rows_in, rows_of
 from tests.statistical.checks import seeded
 from transforms.releases import base
 from transforms.sinks.kafka import message_of
@@ -21,7 +21,7 @@ product = "city-hour"
 """
 
 
-def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: Path, hatstream: Run) -> None:
+def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path, hatstream):
     levels_city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
     without = files_in(tmp_path / "out")
@@ -42,7 +42,7 @@ def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: P
     assert files_in(tmp_path / "out") == released, "values of products are never overwritten by others"
 
 
-def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream: Run) -> None:
+def test_rows_of_products_are_there_whatever_happened(tmp_path, hatstream):
     levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC + OUTPUT, lines=[])
     city.done(hatstream, *city.release(tmp_path, end=DAYS[0]))
     (parts,), (hours,) = ((tmp_path / "out").glob(f"{name}-*.jsonl") for name in ("cell-part", "city-hour"))
@@ -64,9 +64,7 @@ def of_few_buses(day: str) -> list[str]:
     ]
 
 
-def test_what_is_known_of_a_day_alone_is_repeated_in_none_of_its_slots(
-    tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_known_of_a_day_alone_is_repeated_in_none_of_its_slots(tmp_path, hatstream, monkeypatch):
     noise = seeded(6)
     monkeypatch.setattr(base, "Noise", lambda: noise)
     spec = levels_city.SPEC.replace("08:00-12:00", "00:00-24:00").replace("2.64", "60")
@@ -92,7 +90,7 @@ def test_what_is_known_of_a_day_alone_is_repeated_in_none_of_its_slots(
         (levels_city.SPEC + OUTPUT.replace("08:00", "08:30"), "output: a part of the day must lie on slots of 60"),
     ],
 )
-def test_outputs_that_cannot_be_are_refused_and_say_why(spec: str, rule: str, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_are_refused_and_say_why(spec, rule, tmp_path):
     with pytest.raises(SpecificationError) as refusal:
         city.loaded(tmp_path, spec)
     assert rule in str(refusal.value)
@@ -101,7 +99,7 @@ def test_outputs_that_cannot_be_are_refused_and_say_why(spec: str, rule: str, tm
 # --- hours without a trip have no rows, and nothing else changes ---
 
 
-def test_hours_without_a_trip_have_no_rows_and_nothing_released_changes(tmp_path: Path, hatstream: Run) -> None:
+def test_hours_without_a_trip_have_no_rows_and_nothing_released_changes(tmp_path, hatstream):
     """Of a Saturday: cell 0 has trips at 8 and 9, cell 1 at 10 on Saturdays and cell 2 at 8 on Sundays alone."""
     lines = zip(CELLS, ("sat sun,8 9", "sat,10", "sun,8"), strict=False)
     (tmp_path / "hours.csv").write_text("cell,weekdays,hours\n" + "".join(f"{cell},{rest}\n" for cell, rest in lines))

@@ -1,7 +1,7 @@
 """A total of several days is kept by the integers of all of its days together; wrong shares of it are caught."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
@@ -64,9 +64,7 @@ def spent_in_a_window(levels: LevelsRelease, served: int) -> Fraction:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("days", "weekdays"), [(28, WEEKDAYS), (28, WORKDAYS), (4, WORKDAYS), (7, WEEKDAYS[:1])])
-def test_no_vehicle_spends_more_than_the_total_on_all_days_of_a_span(
-    kind: Kind, days: int, weekdays: tuple[Weekday, ...]
-) -> None:
+def test_no_vehicle_spends_more_than_the_total_on_all_days_of_a_span(kind, days, weekdays):
     served = Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days)
     assert Fraction(9, 10) < spent_in_a_window(asked(kind, days, served), served) <= 1
 
@@ -86,9 +84,7 @@ def of_the_first_days(days: int, weekdays: tuple[Weekday, ...]) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wrong", [one_day_too_few, by_the_average, of_the_first_days])
-def test_days_of_service_that_are_counted_otherwise_are_caught(
-    kind: Kind, wrong: Callable[[int, tuple[Weekday, ...]], int]
-) -> None:
+def test_days_of_service_that_are_counted_otherwise_are_caught(kind, wrong):
     shared = wrong(4, WORKDAYS)
     assert shared < 4, "Monday to Thursday are four"
     assert spent_in_a_window(asked(kind, 4, shared), 4) > 1
@@ -126,7 +122,7 @@ def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday
 
 
 @pytest.mark.parametrize(("kind", "days", "shared"), grid(KINDS, [28, 10], WEIGHTS))
-def test_days_of_unequal_shares_keep_the_total_in_every_window(kind: Kind, days: int, shared: Shared) -> None:
+def test_days_of_unequal_shares_keep_the_total_in_every_window(kind, days, shared):
     weekdays, weights = shared
     table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
     total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)))
@@ -143,9 +139,7 @@ FIRST = [
 @pytest.mark.parametrize(
     ("kind", "days", "shared", "first"), grid(KINDS, [28, 10], [(WEEKDAYS, {}), WEIGHTS[0], WEIGHTS[2]], FIRST)
 )
-def test_first_days_of_other_shares_keep_the_total_in_every_window(
-    kind: Kind, days: int, shared: Shared, first: FirstDays
-) -> None:
+def test_first_days_of_other_shares_keep_the_total_in_every_window(kind, days, shared, first):
     weekdays, weights = shared
     table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
     total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)), first)
@@ -154,7 +148,7 @@ def test_first_days_of_other_shares_keep_the_total_in_every_window(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", FIRST[:2])
-def test_first_days_that_no_window_is_asked_for_are_caught(kind: Kind, first: FirstDays) -> None:
+def test_first_days_that_no_window_is_asked_for_are_caught(kind, first):
     table = Timetable("Europe/Berlin", "vehicle-day", 60)
     right = SpanTotal.of(10, table, {}, (TOTAL, delta_of(kind)), first)
     usual = table.heaviest(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
@@ -162,7 +156,7 @@ def test_first_days_that_no_window_is_asked_for_are_caught(kind: Kind, first: Fi
     assert most_in_any_window(asked_of(replace(right, share_sum=usual)), 10, WEEKDAYS) > 1
 
 
-def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_others() -> None:
+def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_others():
     table = Timetable("UTC", "vehicle-day", 60)
     more, less = (SpanTotal.of(28, table, {}, (TOTAL, DELTA), first) for first in (FIRST[0], FIRST[2]))
     assert (more.least, less.least) == (Fraction(5, 12), Fraction(1, 3))
@@ -170,7 +164,7 @@ def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_o
     assert less.share_sum == 28, "the days before and after have all"
 
 
-def test_a_share_of_a_total_in_mu_is_said_by_its_exact_loss() -> None:
+def test_a_share_of_a_total_in_mu_is_said_by_its_exact_loss():
     table = Timetable("UTC", "vehicle-day", 60)
     total = SpanTotal.of(28, table, {"sat": Fraction(2)}, (TOTAL, DELTA), accounting="gdp")
     share = GaussianDP.within(TOTAL, DELTA).times(1 / total.share_sum)
@@ -194,9 +188,7 @@ def as_if_all_were_average(days: int, weights: Mapping[Weekday, Fraction]) -> Fr
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wrong", [from_monday, as_weeks_have, as_if_all_were_average])
-def test_a_wrong_sum_of_unequal_shares_is_caught(
-    kind: Kind, wrong: Callable[[int, Mapping[Weekday, Fraction]], Fraction]
-) -> None:
+def test_a_wrong_sum_of_unequal_shares_is_caught(kind, wrong):
     table, weights = Timetable("UTC", "vehicle-day", 60), WEIGHTS[0][1]
     right = SpanTotal.of(10, table, weights, (TOTAL, delta_of(kind)))
     parts = wrong(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
@@ -204,13 +196,13 @@ def test_a_wrong_sum_of_unequal_shares_is_caught(
     assert most_in_any_window(asked_of(replace(right, share_sum=parts)), 10, WEEKDAYS) > 1
 
 
-def test_a_policy_that_forgets_the_day_is_caught() -> None:
+def test_a_policy_that_forgets_the_day_is_caught():
     total = SpanTotal.of(10, Timetable("UTC", "vehicle-day", 60), WEIGHTS[0][1], (TOTAL, DELTA))
     alike = replace(total, shares=())
     assert most_in_any_window(asked_of(alike), 10, WEEKDAYS) > 1
 
 
-def test_weights_that_are_alike_are_equal_shares_whatever_they_are() -> None:
+def test_weights_that_are_alike_are_equal_shares_whatever_they_are():
     table = Timetable("UTC", "vehicle-day", 60, weekdays=WORKDAYS)
     equal = SpanTotal.of(28, table, {}, (TOTAL, DELTA))
     assert SpanTotal.of(28, table, dict.fromkeys(WORKDAYS, Fraction(3)), (TOTAL, DELTA)) == equal
@@ -219,6 +211,6 @@ def test_weights_that_are_alike_are_equal_shares_whatever_they_are() -> None:
 
 @pytest.mark.parametrize("days", range(1, 30))
 @pytest.mark.parametrize("weekdays", [WEEKDAYS, WORKDAYS, WEEKDAYS[5:], ("mon", "thu")])
-def test_most_days_of_service_in_a_span_are_those_of_the_fullest(days: int, weekdays: tuple[Weekday, ...]) -> None:
+def test_most_days_of_service_in_a_span_are_those_of_the_fullest(days, weekdays):
     served = [sum(WEEKDAYS[(first + day) % 7] in weekdays for day in range(days)) for first in range(7)]
     assert Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days) == max(served)

@@ -183,9 +183,7 @@ MESSAGES = [name for name, case in CASES.items() if isinstance(case.layout, Mess
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_row_more_in_a_file_leaves_all_others_as_they_were(
-    name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_row_more_in_a_file_leaves_all_others_as_they_were(name, tmp_path_factory):
     case, path = CASES[name], tmp_path_factory.mktemp("rows") / "file"
 
     @given(st.lists(case.rows, min_size=1, max_size=5), case.rows, st.integers(0, 5))
@@ -197,7 +195,7 @@ def test_a_row_more_in_a_file_leaves_all_others_as_they_were(
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_more_in_a_poll_leaves_all_others_as_they_were(name: str) -> None:
+def test_a_message_more_in_a_poll_leaves_all_others_as_they_were(name):
     case = CASES[name]
 
     @given(st.lists(case.rows, min_size=1, max_size=5), case.rows, st.integers(0, 5))
@@ -210,7 +208,7 @@ def test_a_message_more_in_a_poll_leaves_all_others_as_they_were(name: str) -> N
 
 
 @pytest.mark.parametrize("first", [b"[]", b"[5]", b'[{"vehicle":"bus"}]', b"[]\n[[]]\n5"])
-def test_lines_stay_lines_whatever_the_first_of_them_is(first: bytes, tmp_path: Path) -> None:
+def test_lines_stay_lines_whatever_the_first_of_them_is(first, tmp_path):
     rows = [good_row(i) for i in range(3)]
     for source, lines in (
         (mapped("json"), map(json_line, rows)),
@@ -224,7 +222,7 @@ def test_lines_stay_lines_whatever_the_first_of_them_is(first: bytes, tmp_path: 
 @pytest.mark.parametrize(
     "text", [b"[]", b" [\n]\n", b'[{"vehicle":"a"}]', b'[\n {"vehicle":"a"},\n {"vehicle":"b"}\n]\n']
 )
-def test_an_array_is_an_array_in_whatever_lines(text: bytes, tmp_path: Path) -> None:
+def test_an_array_is_an_array_in_whatever_lines(text, tmp_path):
     path = tmp_path / "array"
     path.write_bytes(text)
     batches = list(mapped("json").read(str(path)))

@@ -1,7 +1,6 @@
 """What a ledger holds releases to: debits of no less than plans claim, and limits of spans of days."""
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date, timedelta
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits, limit_of
-from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP, rho_within
+from dpops.claims import NOISE_CLAIMS, ZCDP, PureDP, rho_within
 from dpops.levels.stages import Part, PublicHats, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, day, opened, record, stage_unit, unit, whole
 from transforms.ledger import releases, spending
@@ -281,7 +280,7 @@ orders = st.lists(st.tuples(st.integers(0, 24), st.integers(1, 3)), max_size=14)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=orders)
-def test_no_window_is_exceeded_in_any_order_of_days(records: list[Record], tmp_path_factory: pytest.TempPathFactory):
+def test_no_window_is_exceeded_in_any_order_of_days(records, tmp_path_factory):
     assert violations(tmp_path_factory.mktemp("ledger"), records) == []
 
 
@@ -298,9 +297,7 @@ def of_the_calendar(when: date, days: int) -> date:
 
 
 @pytest.mark.parametrize("first_of", [ends_with_the_day, begins_with_the_day, of_the_calendar])
-def test_a_window_of_another_kind_is_caught(
-    first_of: Callable[[date, int], date], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_of_another_kind_is_caught(first_of, tmp_path, monkeypatch):
     def fits(debits: dict[str, list[Debit]], limit: Limit, period: str) -> bool:
         return all(span.limit.fits(window(debits, period, span.days)) for span in limit.spans)
 
@@ -313,21 +310,21 @@ def test_a_window_of_another_kind_is_caught(
     assert violations(tmp_path, [(number, 3) for number in (20, 19, 11, 12, 5, 4, 7, 8, 3, 9, 10, 18, 13, 6)])
 
 
-def test_what_a_run_asks_for_earlier_days_counts_against_its_later_ones(tmp_path: Path) -> None:
+def test_what_a_run_asks_for_earlier_days_counts_against_its_later_ones(tmp_path):
     book = book_of(tmp_path, PURE)
     wanted = {day(number): [Debit(UnitKey("a", number, 0), PureDP(Fraction(2)))] for number in range(6)}
     assert book.excess("city", PURE, wanted) == [day(3)]  # 0, 1, 2 fill four days; then there is room again
     assert book.excess("city", PURE, {day(0): wanted[day(0)], day(5): wanted[day(5)]}) == []
 
 
-def test_a_rerun_of_a_full_window_is_free(tmp_path: Path) -> None:
+def test_a_rerun_of_a_full_window_is_free(tmp_path):
     book = book_of(tmp_path, PURE)
     assert all(is_recorded(book, PURE, number, 2) for number in (0, 1, 2))
     assert not is_recorded(book, PURE, 3, 1)
     assert all(is_recorded(book, PURE, number, 2) for number in (0, 1, 2))
 
 
-def test_two_specifications_share_a_span(tmp_path: Path) -> None:
+def test_two_specifications_share_a_span(tmp_path):
     book = book_of(tmp_path, PURE)
     assert is_recorded(book, PURE, 0, 3, "one")
     assert is_recorded(book, PURE, 1, 3, "other")
@@ -335,7 +332,7 @@ def test_two_specifications_share_a_span(tmp_path: Path) -> None:
     assert is_recorded(book, PURE, 4, 3, "one")
 
 
-def test_rho_of_a_window_adds_up_to_that_of_its_total(tmp_path: Path) -> None:
+def test_rho_of_a_window_adds_up_to_that_of_its_total(tmp_path):
     total = DeltaLimit(Fraction(10), Fraction(1, 10**6))
     limit = SpanLimits((Span(1, DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))), Span(28, total)))
     share = ZCDP(rho_within(total.epsilon, total.delta) / 28)
@@ -346,7 +343,7 @@ def test_rho_of_a_window_adds_up_to_that_of_its_total(tmp_path: Path) -> None:
     assert not is_recorded(book, limit, 29, ZCDP(share.rho + Fraction(1, 10**9)))
 
 
-def test_an_account_takes_further_spans_and_never_loses_one(tmp_path: Path) -> None:
+def test_an_account_takes_further_spans_and_never_loses_one(tmp_path):
     book = book_of(tmp_path, PureLimit(Fraction(3)))
     assert book.open_account(replace(ACCOUNT, limit=str(PURE))) == "limit lowered"
     assert book.limit("city", PURE) == PURE
@@ -356,7 +353,7 @@ def test_an_account_takes_further_spans_and_never_loses_one(tmp_path: Path) -> N
     assert limit_of(str(PURE)) == PURE
 
 
-def test_the_fullest_window_around_a_day_is_told(tmp_path: Path) -> None:
+def test_the_fullest_window_around_a_day_is_told(tmp_path):
     book = book_of(tmp_path, PURE)
     for number, epsilon in ((2, 1), (3, 2), (5, 2)):
         assert is_recorded(book, PURE, number, epsilon)
@@ -366,7 +363,7 @@ def test_the_fullest_window_around_a_day_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
-def test_the_fullest_window_is_told_by_noise_too(accounting: Accounting, tmp_path: Path) -> None:
+def test_the_fullest_window_is_told_by_noise_too(accounting, tmp_path):
     of_span = DeltaLimit(Fraction(10), Fraction(1, 10**6), accounting=accounting)
     limit = SpanLimits((Span(1, of_span), Span(2, of_span)))
     book = book_of(tmp_path, limit)

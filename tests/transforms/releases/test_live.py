@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
-from dpops.claims import NOISE_CLAIMS, Accounting
+from dpops.claims import NOISE_CLAIMS
 from dpops.levels.bounded import Rows, unchecked, vectors
 from dpops.levels.parts import live_stage
-from dpops.levels.stages import UNIT, Kind, Stage
+from dpops.levels.stages import UNIT, Stage
 from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
@@ -56,25 +56,25 @@ def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_vehicle_day_exceeds_the_total_over_live_slots_and_the_days_end(kind: Kind) -> None:
+def test_no_vehicle_day_exceeds_the_total_over_live_slots_and_the_days_end(kind):
     days = [EVERYWHERE, *days_of()[::17], *random_days(1, 20)]
     for share in (None, Fraction(9, 10)):
         assert Fraction(95, 100) < excess(policy(kind, live_stage(kind, Fraction(1), EPSILON, share)), days) <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shares_for_fewer_slots_than_the_day_has_are_caught(kind: Kind) -> None:
+def test_shares_for_fewer_slots_than_the_day_has_are_caught(kind):
     assert excess(policy(kind), [EVERYWHERE], slots=len(HOURS) - 1) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_live_share_that_the_days_end_forgets_is_caught(kind: Kind) -> None:
+def test_a_live_share_that_the_days_end_forgets_is_caught(kind):
     assert excess(policy(kind, rest=Fraction(1)), [EVERYWHERE]) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("slots", [3, 4, 5])  # the clock is put forward, not at all, or back
-def test_a_day_with_a_part_of_the_total_keeps_it_with_its_live_slots(kind: Kind, slots: int) -> None:
+def test_a_day_with_a_part_of_the_total_keeps_it_with_its_live_slots(kind, slots):
     whole, part = DayShare(Fraction(1), EPSILON), DayShare(Fraction(1, 3), EPSILON / 3)
     how = replace(policy(kind), by_day=DayShares([*[whole] * 5, part, part]))
     visits = [[visit for visit in EVERYWHERE if visit[1] < slots]]
@@ -88,7 +88,7 @@ def test_a_day_with_a_part_of_the_total_keeps_it_with_its_live_slots(kind: Kind,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out(kind: Kind) -> None:
+def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out(kind):
     days, (stage, _) = (
         [day for day in random_days(3, 30) if any(slot == 1 for _, slot, _, _ in day)],
         stages_of(policy(kind))[1],
@@ -124,7 +124,7 @@ class Book:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_debits_of_live_slots_and_of_the_days_end_are_the_total_exactly(kind: Kind, tmp_path: Path) -> None:
+def test_the_debits_of_live_slots_and_of_the_days_end_are_the_total_exactly(kind, tmp_path):
     how = policy(kind)
     book = Book(tmp_path, how)
     for slot in range(len(HOURS)):
@@ -137,9 +137,7 @@ def test_the_debits_of_live_slots_and_of_the_days_end_are_the_total_exactly(kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_slots_beyond_those_that_the_shares_were_made_for_leave_nothing_for_the_days_end(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_slots_beyond_those_that_the_shares_were_made_for_leave_nothing_for_the_days_end(kind, tmp_path):
     """Twenty-five slots with shares for twenty-four, on an account that would allow more."""
     how = policy(kind)
     book = Book(tmp_path, how, much=3)
@@ -150,7 +148,7 @@ def test_slots_beyond_those_that_the_shares_were_made_for_leave_nothing_for_the_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_days_end_that_forgets_the_live_share_is_refused(kind: Kind, tmp_path: Path) -> None:
+def test_a_days_end_that_forgets_the_live_share_is_refused(kind, tmp_path):
     how = policy(kind)
     book = Book(tmp_path, how, much=3)
     book.record(live_unit(how, 0))
@@ -165,7 +163,7 @@ def test_a_days_end_that_forgets_the_live_share_is_refused(kind: Kind, tmp_path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_live_slot_that_debits_less_than_it_claims_is_refused(kind: Kind, tmp_path: Path) -> None:
+def test_a_live_slot_that_debits_less_than_it_claims_is_refused(kind, tmp_path):
     how = policy(kind)
     book = Book(tmp_path, how)
     with pytest.raises(LedgerError, match="claim more"):
@@ -174,9 +172,7 @@ def test_a_live_slot_that_debits_less_than_it_claims_is_refused(kind: Kind, tmp_
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_once_the_day_is_released_a_live_slot_is_missed_and_one_that_is_recorded_stands(
-    tmp_path: Path, first: bool
-) -> None:
+def test_once_the_day_is_released_a_live_slot_is_missed_and_one_that_is_recorded_stands(tmp_path, first):
     how = policy("gaussian")
     book = Book(tmp_path, how, much=3)
     if first:
@@ -193,7 +189,7 @@ def test_once_the_day_is_released_a_live_slot_is_missed_and_one_that_is_recorded
     assert book.spent == spent
 
 
-def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_path: Path) -> None:
+def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_path):
     """A stream that is started again with another specification spends of the same limit."""
     how = policy("laplace")
     other = replace(how, spec_id="b")
@@ -209,7 +205,7 @@ def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_p
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
-def test_a_live_row_says_what_its_slot_spent_by_the_accounting(accounting: Accounting) -> None:
+def test_a_live_row_says_what_its_slot_spent_by_the_accounting(accounting):
     how = policy("gaussian")
     assert how.live is not None
     how = replace(how, live=replace(how.live, accounting=accounting))
@@ -219,13 +215,13 @@ def test_a_live_row_says_what_its_slot_spent_by_the_accounting(accounting: Accou
     assert {*rows_of_slot.hats.epsilon_slot} == {str(spent)}
 
 
-def test_what_is_made_again_has_the_recorded_plan() -> None:
+def test_what_is_made_again_has_the_recorded_plan():
     unit = live_unit(policy("gaussian"), 2)
     assert as_stored(recorded_stage([Sequenced(5, unit)], 2 * 3600, REGION)) == unit.plan
     assert recorded_stage([Sequenced(5, unit)], 3 * 3600, REGION) is None
 
 
-def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
+def test_a_live_slot_rests_on_whole_earlier_periods_alone():
     how = policy("gaussian")
     entries = [
         Sequenced(number + 1, structs.replace(day_unit(how, stage, first=True), period=period))
@@ -236,7 +232,7 @@ def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
     assert known_before(entries, "day 4", 3) == []
 
 
-def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one() -> None:
+def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one():
     """Whose day may have another number of slots, where the clock changes."""
     how, asked = policy("gaussian"), list[int]()
 

@@ -81,7 +81,7 @@ def full(file: StateFile, written: bytes) -> StateFile:
     return file
 
 
-def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
+def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day():
     count = count_stage(HOW.later[0], 1_000)
     assert count is not None
     stages = counted_first(count, HOW.later)
@@ -92,9 +92,7 @@ def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
     assert values.levels[0].weights[0, 0] == pytest.approx(vehicles_in(read_unit(unit, REGION)))
 
 
-def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
-    file: StateFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(file, monkeypatch):
     how, taken, many = replace(HOW, cache_file=file), [], entries(FIRST_FOLD + RECENT + 1)
     monkeypatch.setattr(states, "add_day", lambda state, day, do=states.add_day: taken.append(day) or do(state, day))
     expected = {days: estimated(many[:days], HOW) for days in (FIRST_FOLD, len(many))}
@@ -112,13 +110,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_told_once_and_loses_nothing(
-    many: list[Sequenced],
-    plain: bytes,
-    full: StateFile,
-    caplog: pytest.LogCaptureFixture,
-    damage: Callable[[bytes], bytes],
-) -> None:
+def test_damage_is_told_once_and_loses_nothing(many, plain, full, caplog, damage):
     how, whole = replace(HOW, cache_file=full), full.path.read_bytes()
     full.path.write_bytes(damage(whole))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
@@ -136,9 +128,7 @@ FORGERS = {
 
 
 @pytest.mark.parametrize(("forger", "arrays"), grid(list(FORGERS), ["others", "malformed"]))
-def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
-    many: list[Sequenced], plain: bytes, full: StateFile, caplog: pytest.LogCaptureFixture, forger: str, arrays: str
-) -> None:
+def test_arrays_that_were_not_signed_for_this_specification_change_nothing(many, plain, full, caplog, forger, arrays):
     how, kept = replace(HOW, cache_file=full), full.read()
     assert kept is not None
     forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
@@ -148,20 +138,18 @@ def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     assert [record.message.count("learned anew") for record in caplog.records] == [1]
 
 
-def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
-    many: list[Sequenced], plain: bytes, full: StateFile
-) -> None:
+def test_arrays_of_another_model_are_learned_anew_and_end_nothing(many, plain, full):
     kept = full.read()
     assert kept is not None
     full.write(kept._replace(arrays={"x": np.zeros(3)}))
     assert estimated(many, replace(HOW, cache_file=full)) == plain
 
 
-def test_without_the_key_there_is_no_file(tmp_path: Path) -> None:
+def test_without_the_key_there_is_no_file(tmp_path):
     assert StateFile.of_head(tmp_path / "key.head", "a", None) is None
 
 
-def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
+def test_what_rests_on_other_entries_is_not_believed(many, plain, file):
     how, others = replace(HOW, cache_file=file), entries(len(many), seed=9)
     estimated(others, how)
     assert estimated(many, how) == plain
@@ -170,9 +158,7 @@ def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], plai
     assert estimated(changed, how) == estimated(changed, HOW)
 
 
-def test_a_file_of_another_version_is_made_anew(
-    many: list[Sequenced], plain: bytes, file: StateFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_another_version_is_made_anew(many, plain, file, monkeypatch):
     how = replace(HOW, cache_file=file)
     with monkeypatch.context() as patch:
         patch.setattr(states, "VERSION", 0)
@@ -182,13 +168,7 @@ def test_a_file_of_another_version_is_made_anew(
     assert file.path.read_bytes() != before
 
 
-def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
-    many: list[Sequenced],
-    plain: bytes,
-    file: StateFile,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(many, plain, file, monkeypatch, caplog):
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -197,7 +177,7 @@ def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
     assert "cannot be written" in caplog.text
 
 
-def test_of_two_writers_one_wins_whole(file: StateFile) -> None:
+def test_of_two_writers_one_wins_whole(file):
     def write(number: int) -> None:
         for _ in range(20):
             file.write(StoredState(str(number), number, {"numbers": np.full(5_000, number)}))
@@ -220,7 +200,7 @@ def digest_of_two_processes(path: str) -> None:
 
 
 @pytest.mark.slow
-def test_other_kernels_read_what_one_wrote_and_change_no_byte(file: StateFile) -> None:
+def test_other_kernels_read_what_one_wrote_and_change_no_byte(file):
     code = f"from {__name__} import digest_of_two_processes as run; run({str(file.path)!r})"
     outputs = []
     for kernel in ("Haswell", "Prescott"):

@@ -122,16 +122,14 @@ def slots_of(first: datetime, days: int, minutes: int, service: range) -> list[i
     return [int(moment.timestamp()) for moment in local if moment.hour in service and moment.date() < last]
 
 
-def test_saturdays_and_sundays_are_days_off() -> None:
+def test_saturdays_and_sundays_are_days_off():
     first = datetime(2026, 5, 1)  # a Friday
     assert hours_of(slots_of(first, 3, 60, range(7, 9)), ZONE) == [7, 8, 31, 32, 31, 32]
 
 
 @pytest.mark.parametrize(("first", "days"), [(datetime(2026, 5, 4), 7), (datetime(2026, 5, 2), 1)])
 @pytest.mark.parametrize(("minutes", "service"), [(60, range(24)), (15, range(6, 9)), (60, range(8, 9))])
-def test_a_recorded_period_has_the_hours_that_it_was_released_with(
-    first: datetime, days: int, minutes: int, service: range
-) -> None:
+def test_a_recorded_period_has_the_hours_that_it_was_released_with(first, days, minutes, service):
     slots = slots_of(first, days, minutes, service)
     start, end = (
         datetime.fromtimestamp(edge, ZoneInfo(ZONE)).isoformat() for edge in (slots[0], slots[-1] + 60 * minutes)
@@ -141,7 +139,7 @@ def test_a_recorded_period_has_the_hours_that_it_was_released_with(
 
 
 @pytest.mark.parametrize("first", [datetime(2026, 10, 26), datetime(2026, 3, 2), datetime(2026, 11, 1)])
-def test_a_change_of_the_clock_moves_no_day(first: datetime) -> None:
+def test_a_change_of_the_clock_moves_no_day(first):
     days = 1 if first.weekday() else 7
     slots = slots_of(first, days, 60, range(24))
     start, end = (datetime.fromtimestamp(edge, ZoneInfo(ZONE)).isoformat() for edge in (slots[0], slots[-1] + 3600))
@@ -283,12 +281,12 @@ def check() -> None:
     assert shown(LIST, "3T00:00", "3T01:00") == shown(LIST, "3T10:00", "3T11:00") == []  # Sunday
 
 
-def test_rows_are_those_of_hours_with_a_trip_on_that_weekday() -> None:
+def test_rows_are_those_of_hours_with_a_trip_on_that_weekday():
     check()
 
 
 @pytest.mark.parametrize(("days", "hours"), [(1, 0), (6, 0), (0, 1), (0, -1)])
-def test_a_filter_by_another_weekday_or_hour_is_caught(days: int, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_by_another_weekday_or_hour_is_caught(days, hours, monkeypatch):
     content = read_trips(LIST, 7)
     monkeypatch.setattr(trips, "week_hours", moved(trips.week_hours, days, hours))
     monkeypatch.setitem(globals(), "read_trips", lambda _content, _resolution: content)
@@ -296,7 +294,7 @@ def test_a_filter_by_another_weekday_or_hour_is_caught(days: int, hours: int, mo
         check()
 
 
-def test_live_rows_are_filtered_and_products_are_not() -> None:
+def test_live_rows_are_filtered_and_products_are_not():
     shape, early = Shape(trips=read_trips(LIST, 7)), {"slot_start": "2026-05-01T04:00:00-05:00"}
     early["slot_end"] = "2026-05-01T05:00:00-05:00"
     assert rows_of(SLOT._replace(is_live=True, **early), shape) == []
@@ -304,7 +302,7 @@ def test_live_rows_are_filtered_and_products_are_not() -> None:
     assert len(rows_of(SLOT._replace(product="days", **early), shape)) == 2
 
 
-def test_hats_with_a_trip_are_counted_over_a_week_by_slot_and_by_parent() -> None:
+def test_hats_with_a_trip_are_counted_over_a_week_by_slot_and_by_parent():
     listed, table = read_trips(LIST, 7), Timetable("UTC", "vehicle-day", 60)
     assert listed.number(CELLS, table) == 5 * 3 + 2 + 2
     assert listed.of_hats(CELLS, table).shape == (7 * 24, 2)
@@ -336,6 +334,6 @@ def test_numbers_of_trips_are_read_and_without_them_none_are_known():
         (f"{HEAD}{CELLS[0]},mon\n", "an hour with a trip"),
     ],
 )
-def test_a_list_that_is_wrong_is_refused_with_its_line(content: str, rule: str) -> None:
+def test_a_list_that_is_wrong_is_refused_with_its_line(content, rule):
     with pytest.raises(ValueError, match=rule):
         read_trips(content, 7)
