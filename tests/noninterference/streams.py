@@ -18,8 +18,6 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -29,10 +27,11 @@ from pipelines.job import Outputs
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification, load
 from tests.city import DAYS
+from tests.hatstream import pipelines
 from tests.noninterference import feeds
 from tests.noninterference.roads import ByKey, Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
-from tests.stream.by_hand import Beats, ByHand, Fed
+from tests.stream.by_hand import Beats, ByHand, Fed, instant_s, run
 from transforms.sources import kafka, kafka_partition, unbounded
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
@@ -63,12 +62,7 @@ class Stream:
         made = streaming.prepare(spec, start_s, Fed(Clock(), None), place, Outputs(town.out, ("csv", "jsonl")))
         fed = (self._kafka if self.source == "kafka" else self._folder)(town, spec, feed, start_s)
         beats = Beats(slots, spec.timetable.slot_s)
-        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
-        replace(made, source=fed, heartbeat=beats).build(p)
-        p.run().wait_until_finish()
-
-    def _by_poll(self, feed: Feed, start_s: int) -> Iterator[tuple[int, list[Report]]]:
-        return by_poll(feed, start_s, self.poll_s, self.hours)
+        run(replace(made, source=fed, heartbeat=beats))
 
     def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +71,7 @@ class Stream:
             source = streaming.kafka_source(spec, TOPIC, start_s)
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
-        fn._open[0] = Script(list(_polls(self._by_poll(feed, start_s), start_s)))
+        fn._open[0] = Script(list(_polls(by_poll(feed, start_s, self.poll_s, self.hours), start_s)))
         return Fed(
             played(reader, int(self.hours * 3600 / self.poll_s)),
             beam.FlatMap(partial(kafka.decode, layout=source.layout)),
@@ -90,7 +84,7 @@ class Stream:
         source = streaming.folder_source(spec, folder, start_s)
         reader = ByHand(unbounded._WatchFolder(source.watermark), Names(), str(source.folder))
         clock = Clock()
-        for at_s, reports in self._by_poll(feed, start_s):
+        for at_s, reports in by_poll(feed, start_s, self.poll_s, self.hours):
             for name, part in _files(reports, at_s - self.poll_s, at_s):
                 _put(part, folder / f"{at_s}-{name}.jsonl", start_s)
             with pytest.MonkeyPatch.context() as patch:
@@ -111,15 +105,12 @@ def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tup
 class UnboundedLibrary:
     """An unbounded PCollection of dicts, each taken when its report was received; its watermark is the clock's."""
 
-    day: str = DAYS[1]
     before: Feed | None = None
-    hours: float = 1.5
-    poll_s: int = 300
 
     def __call__(self, town: Town, feed: Feed) -> None:
         if self.before is not None:
             Job(days=DAYS[:1] * 2)(town, self.before)
-        by_library(_streaming(), clock_of(feed, self.day, self.hours, self.poll_s), town, start=f"{self.day}T08:00")
+        by_library(pipelines.streaming(), clock_of(feed), town, start=f"{DAYS[1]}T08:00")
 
 
 @dataclass(frozen=True)
@@ -128,19 +119,15 @@ class UnboundedByKey(ByKey):
 
     def __call__(self, town: Town, feed: Feed) -> None:
         hourly = beam.WindowInto(FixedWindows(3_600, 1_800))
-        given = _streaming() | clock_of(feed, DAYS[1], 1.5, 300) | hourly
+        given = pipelines.streaming() | clock_of(feed) | hourly
         self.show(town, given, f"{DAYS[1]}T08:00")
 
 
-def _streaming() -> beam.Pipeline:
-    return beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
-
-
-def clock_of(feed: Feed, day: str, hours: float, poll_s: int) -> Any:
-    """A TestStream of a day's elements, each taken when its report was received."""
-    start_s = int(datetime.fromisoformat(f"{day}T08:00:00+05:30").timestamp())
+def clock_of(feed: Feed) -> Any:
+    """A TestStream of the second day's elements, each taken when its report was received."""
+    start_s = instant_s(DAYS[1], "08:00")
     clock = Clock().advance_watermark_to(start_s)
-    for at_s, reports in by_poll(feed, start_s, poll_s, hours):
+    for at_s, reports in by_poll(feed, start_s, 300, 1.5):
         if reports:
             taken = [TimestampedValue(element(report), _received_s(report, start_s)) for report in reports]
             clock = clock.add_elements(taken)

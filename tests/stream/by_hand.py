@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
 from typing import Any
 
 import apache_beam as beam
@@ -11,6 +13,7 @@ from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRest
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
+from tests.hatstream.pipelines import streaming
 from transforms.layouts.base import RawBatch
 from transforms.records import REFUSED, KeyedTally, TallyBytes
 from transforms.steps.observe import windows
@@ -96,6 +99,21 @@ class Beats(beam.PTransform):
         stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
         stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
         return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s))
+
+
+def moved(moves):
+    """A clock after these moves, and at its end."""
+    return reduce(lambda clock, move: move(clock), moves, Clock()).advance_watermark_to_infinity()
+
+
+def run(stream):
+    with streaming("BundleBasedDirectRunner") as p:
+        stream.build(p)
+
+
+def instant_s(day, text):
+    """Seconds since 1970 UTC of a local time of a day, in +05:30."""
+    return int(datetime.fromisoformat(f"{day}T{text}:00+05:30").timestamp())
 
 
 def batch(*rows):

@@ -145,6 +145,17 @@ class Town:
         assert self.release(url, folder / "key", "apart/out") == 0
         return self.released(place)
 
+    def check(self):
+        """The scheduled job makes the same of these events: apart, and here without spending; the ledger is whole."""
+        streamed, apart = self.released(), self.apart()
+        assert {slot: unit.digest for slot, unit in streamed.items()} == {
+            slot: unit.digest for slot, unit in apart.items()
+        }
+        spent = self.place.ledger.spent("minutes")
+        assert self.release() == 0
+        assert self.place.ledger.spent("minutes") == spent
+        self.place.ledger.verify()
+
 
 def positions(start_s, a_second):
     """Out of order by up to two seconds, some twice, one unreadable, one slot without any."""

@@ -2,11 +2,7 @@
 
 from dataclasses import replace
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from pipelines.account import location
@@ -14,10 +10,10 @@ from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.stream.stream import Stream
 from tests import city
-from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch
+from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch, instant_s, moved, run
 from transforms import counters
 
-HOUR_S = 3600
+DAY = "2022-01-01"
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def released(tmp_path, monkeypatch):
     spec = city.loaded(tmp_path)
     place = location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key")
     location.open_account(place, spec.account)
-    when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
+    when = range_of(spec.timetable, f"{DAY}T08:00", f"{DAY}T10:00")
     secret = location.read_key(place.key)
     job = replace(
         job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",))),
@@ -35,30 +31,19 @@ def released(tmp_path, monkeypatch):
     )
     (tmp_path / "out").mkdir()
 
-    def run(*moves):
-        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
-        clock = Clock()
-        for move in moves:
-            clock = move(clock)
-        Stream(job, Fed(clock.advance_watermark_to_infinity()), Beats(tuple(job.slots)), "test").build(p)
-        p.run().wait_until_finish()
-        units = {unit.slot_start[11:16]: unit for unit in place.ledger.released(spec.spec_id, "2022-01-01")}
+    def released(*moves):
+        run(Stream(job, Fed(moved(moves)), Beats(tuple(job.slots)), "test"))
+        units = {unit.slot_start[11:16]: unit for unit in place.ledger.released(spec.spec_id, DAY)}
         return units, counts, sorted(path.name for path in (tmp_path / "out").iterdir())
 
-    return run
-
-
-def instant_s(text):
-    """Seconds since 1970 UTC of a local time of the day, in +05:30."""
-    hour, minute = map(int, text.split(":"))
-    return 1_640_975_400 + hour * HOUR_S + minute * 60
+    return released
 
 
 def rows(text, *speeds):
     """Handed over while the source's watermark is at that time."""
 
     def move(clock):
-        table = batch(*((f"bus{i}", f"2022-01-01T{text}:0{i}+05:30", v) for i, v in enumerate(speeds)))
+        table = batch(*((f"bus{i}", f"{DAY}T{text}:0{i}+05:30", v) for i, v in enumerate(speeds)))
         return clock.add_elements([TimestampedValue(table, clock_s(clock))])
 
     return move
@@ -67,11 +52,11 @@ def rows(text, *speeds):
 def clock_s(clock):
     """Where the watermark of a clock stands, which is what sources stamp their elements with."""
     moved = [event.new_watermark for event in clock._events if hasattr(event, "new_watermark")]
-    return moved[-1] if moved else instant_s("08:00")
+    return moved[-1] if moved else instant_s(DAY, "08:00")
 
 
 def watermark(text):
-    return lambda clock: clock.advance_watermark_to(instant_s(text))
+    return lambda clock: clock.advance_watermark_to(instant_s(DAY, text))
 
 
 def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(released):
@@ -89,7 +74,7 @@ def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(relea
         "08:00": (2, 2),
         "09:00": (1, 2),
     }
-    assert (counts[counters.NEW + "2022-01-01"], len(files)) == (2, 2)
+    assert (counts[counters.NEW + DAY], len(files)) == (2, 2)
 
 
 def test_rows_that_come_after_their_minute_count_while_their_slot_is_open_but_their_copies_do_not(released):

@@ -24,9 +24,7 @@ def test_a_partition_that_is_behind_is_waited_for_whatever_idle_ones_promise(tmp
     with Attended(town, stream_engine, POLL_MESSAGES) as stream:
         wait_for(lambda: len(town.released()) == SLOTS, 300)
         wait_for(lambda: sum("slot" in line for line in stream.health) >= SLOTS, 30)
-    streamed, apart = town.released(), town.apart()
-    assert {slot: unit.digest for slot, unit in streamed.items()} == {slot: unit.digest for slot, unit in apart.items()}
     assert sum(line.get("rows", 0) for line in stream.health) == town.rows
     assert set(Counter(line["slot"] for line in stream.health if "slot" in line).values()) == {1}
     assert stream.health[-1] == {"state": "CANCELED"}
-    town.place.ledger.verify()
+    town.check()

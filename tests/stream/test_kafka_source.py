@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
-from tests import levels_city
+from tests import city, levels_city
 from tests.stream.by_hand import Counters
 from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
 from transforms.counters import AHEAD, REMOVED
@@ -287,37 +287,27 @@ def test_a_topic_made_anew_is_refused_because_its_offsets_mean_other_messages(fe
         step_for(again, MOST_S)
 
 
-def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch):
-    monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", 0.0)
+@pytest.mark.parametrize(
+    ("every_s", "is_busy"),
+    [
+        pytest.param(0.0, False, id="idle"),
+        pytest.param(0.5, True, id="busy"),
+        pytest.param(3_600.0, True, id="starts-again"),  # else it would go on without them until it asks next
+    ],
+)
+def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch, every_s, is_busy):
+    monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", every_s)
     made = feed(partitions=2)
     reader = made.reader()
     made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
-    with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
-        step_for(reader, MOST_S)
 
-
-def test_partitions_that_are_added_to_a_busy_topic_are_refused_too(feed, monkeypatch):
-    monkeypatch.setattr(kafka_partition, "PARTITIONS_EVERY_S", 0.5)
-    made = feed(partitions=2)
-    reader = made.reader()
-    made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
-
-    def send_and_read():
-        made.send(numbered(1))
-        read(reader, 1)
+    def step():
+        if is_busy:
+            made.send(numbered(1))
+        reader.step()
 
     with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
-        until_it(lambda: False, send_and_read)
-
-
-def test_a_job_that_starts_again_after_partitions_were_added_refuses_at_once(feed):
-    """Else it would go on without them for a minute at every attempt."""
-    made = feed(partitions=2)
-    reader = made.reader()
-    made.kafka.admin.create_partitions([NewPartitions(made.name, 3)])[made.name].result()
-    made.send(numbered(1))
-    with pytest.raises(KafkaSourceError, match="it has 3 partitions now, and 2 are read"):
-        read(reader, 1)
+        until_it(lambda: False, step)
 
 
 def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
@@ -342,13 +332,11 @@ def test_a_topic_that_producers_stamp_is_refused_where_counts_are_secret(feed, t
     servers = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
     source = ["--kafka", made.kafka.brokers, "--topic", made.name, "--ledger", tmp_path / "ledger.sqlite"]
     command = ["stream", "--spec", tmp_path / "spec.toml", *source, "--output", tmp_path / "out", *servers]
-    code, _, err = hatstream(*command)
-    assert code == 4
-    assert "message.timestamp.type=CreateTime" in " ".join(err.split())
-    assert "Set message.timestamp.type=LogAppendTime on the topic" in " ".join(err.split())
+    said = " ".join(city.refused(hatstream, *command).split())
+    assert "message.timestamp.type=CreateTime" in said
+    assert "Set message.timestamp.type=LogAppendTime on the topic" in said
     stamped_by(made, "LogAppendTime")
-    code, _, err = hatstream(*command)
-    assert code == 3, "the topic is right, and there is no account"
+    city.refused(hatstream, *command, code=3)  # the topic is right, and there is no account
 
 
 @pytest.mark.parametrize(("setting", "taken"), [("CreateTime", 0), ("LogAppendTime", 3)])

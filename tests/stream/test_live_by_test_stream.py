@@ -3,15 +3,10 @@
 import csv
 import shutil
 from dataclasses import replace
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from dpops.accountant import Accountant
@@ -21,7 +16,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
-from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch
+from tests.stream.by_hand import STEPS, Beats, Counters, Fed, batch, instant_s, moved, run
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import bare_stage
@@ -48,14 +43,8 @@ class Town:
     def stream(self, *moves, day=DAYS[1], output="out"):
         start_s = instant_s(day, "08:00")
         made = streaming.prepare(self.spec, start_s, None, self.place, Outputs(self.folder / output, ("csv",)))
-        clock = Clock()
-        for move in moves:
-            clock = move(clock)
         beats = Beats(tuple(start_s + 3600 * i for i in range(SLOTS)))
-        made = replace(made, source=Fed(clock.advance_watermark_to_infinity()), heartbeat=beats)
-        p = beam.Pipeline(runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
-        made.build(p)
-        p.run().wait_until_finish()
+        run(replace(made, source=Fed(moved(moves)), heartbeat=beats))
         return self
 
     def live(self, day=DAYS[1]):
@@ -66,10 +55,6 @@ class Town:
 
     def files(self, kind="live", output="out"):
         return {path.name: path.read_bytes() for path in sorted((self.folder / output).glob(f"{kind}-*.csv"))}
-
-
-def instant_s(day, text):
-    return int(datetime.fromisoformat(f"{day}T{text}:00+05:30").timestamp())
 
 
 def reports(text, received=None, buses=4, day=DAYS[1]):
@@ -229,13 +214,7 @@ def of_all(town):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("place", "passage"),
-    [
-        ("after-commit", 1),
-        *(pytest.param(*place, marks=pytest.mark.slow) for place in [("after-noise", 2), ("after-commit", 5)]),
-    ],
-)
+@pytest.mark.parametrize(("place", "passage"), [("after-commit", 1), ("after-noise", 2), ("after-commit", 5)])
 def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, place, passage):
     """The runner gives the failed step its input once more, as engines do."""
     seen = []
@@ -255,7 +234,7 @@ def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, pl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("meanwhile", ["before-record", pytest.param("after-noise", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("meanwhile", ["before-record", "after-noise"])
 def test_of_two_streams_one_value_per_release_stands(town, meanwhile):
     """The other one goes its whole way while this one stands with its second slot drawn."""
     values = []
