@@ -6,7 +6,6 @@ import re
 import runpy
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
@@ -39,7 +37,7 @@ from pipelines.runs.stream.stream import Stream
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.dpops.reference import value_of
-from tests.stream.by_hand import Beats, Fed
+from tests.stream.by_hand import Beats, Fed, instant_s
 from tests.stream.feed import LAYOUT
 from transforms.ledger.chain import ENTRY
 from transforms.ledger.recording import LedgerAccount
@@ -135,9 +133,9 @@ def test_the_labels_of_a_stream_are_stable_because_a_running_one_is_updated_by_t
     spec = load(tmp_path / "spec.toml")
     place = location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key")
     location.open_account(place, spec.account)
-    start_s = int(datetime.fromisoformat("2022-01-02T08:00:00+05:30").timestamp())
+    start_s = instant_s("2022-01-02", "08:00")
     made = streaming.prepare(spec, start_s, Fed(Clock()), place, Outputs(tmp_path / "out", ("csv",)))
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    p = empty()
     replace(made, heartbeat=Beats((start_s,)), identity="it").build(p)
     visitor = _Labels()
     p.visit(visitor)
@@ -273,7 +271,6 @@ def pickled(payload):
 
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
-    streaming = pytest.importorskip("pipelines.runs.stream.stream")
     city.opened(tmp_path, hatstream)
     monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())
     monkeypatch.setattr("transforms.sinks.kafka.check", lambda _: None)

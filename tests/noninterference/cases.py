@@ -159,13 +159,11 @@ CASES: Mapping[str, Callable[[], Case]] = {
         for name in feeds.WRITERS
     },
 }  # fmt: skip
-STREAMED = (("minutes = 60", "minutes = 15\nallowed_lateness_s = 120"), ("08:00-12:00", "08:00-09:00"))
-LIVE = feeds.with_input(SECRET, "jsonl") + "[live]\nshare = 0.4\nday_lateness_s = 900\n"
-STREAM = feeds.with_input(OPEN, "jsonl")
+_OF_AN_HOUR = (("minutes = 60", "minutes = 15\nallowed_lateness_s = 120"), ("08:00-12:00", "08:00-09:00"))
+LIVE, STREAM = (city.changed(feeds.with_input(spec, "jsonl"), *_OF_AN_HOUR) for spec in (SECRET, OPEN))
+LIVE += "[live]\nshare = 0.4\nday_lateness_s = 900\n"
 SPAN = "\nepsilon = 10\ndelta = 1e-6\nspan_days = 28"
 LIMITS = "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 28, epsilon = 10, delta = 1e-6 }]"
-for _old, _new in STREAMED:
-    LIVE, STREAM = LIVE.replace(_old, _new), STREAM.replace(_old, _new)
 LIVE_UNDER_A_SPAN = LIVE.replace("\nepsilon = 2.64", SPAN).replace("limit = 2.64", LIMITS)
 
 
@@ -196,26 +194,20 @@ def live(source: str, spec: str = LIVE) -> Case:
 
 def live_on_a_long_day() -> Case:
     """Live slots of a day of 25 hours, each of an hour."""
-    day, spec = "2022-11-06", LIVE
-    for old, new in (
-        ("Asia/Kolkata", "America/Chicago"),
-        ("minutes = 15", "minutes = 60"),
-        ("08:00-09:00", "00:00-24:00"),
-    ):
-        spec = spec.replace(old, new)
-    extra = [
-        replace_time(report, f"{day}T{6 + index % 12:02d}:{index:02d}:30+00:00") for index, report in enumerate(bus(30))
-    ]
-    others = reports(6, day=day, hours=(14, 15, 20))
-    stream = Stream("kafka", day=day, before=OTHERS, hours=26, poll_s=3_600)
-    return with_and_without(spec, extra, stream, others)
-
-
-def streamed_library(history: History) -> Case:
-    slow, fast = (
-        [*received(), *(report._replace(speed=speed) for report in alone_in_polls())] for speed in (0.0, 1e300)
+    day = "2022-11-06"
+    spec = city.changed(
+        LIVE, ("Asia/Kolkata", "America/Chicago"), ("minutes = 15", "minutes = 60"), ("08:00-09:00", "00:00-24:00")
     )
-    return Case(World(_in_time(STREAM), slow, fast), history)
+    stream = Stream("kafka", day=day, before=OTHERS, hours=26, poll_s=3_600)
+    return with_and_without(spec, from_midnight(day, 12), stream, reports(6, day=day, hours=(14, 15, 20)))
+
+
+def from_midnight(day: str, hours: int) -> Feed:
+    """Reports in the first hours of a day of Chicago."""
+    return [
+        report._replace(time=f"{day}T{6 + index % hours:02d}:{index:02d}:30+00:00")
+        for index, report in enumerate(bus(30))
+    ]
 
 
 def live_library() -> Case:
@@ -233,11 +225,11 @@ def _in_time(spec: str) -> str:
     return spec.replace("allowed_lateness_s = 120\n", "")
 
 
-def streamed(source: str) -> Case:
+def streamed(history: History, spec: str = STREAM) -> Case:
     slow, fast = (
         [*received(), *(report._replace(speed=speed) for report in alone_in_polls())] for speed in (0.0, 1e300)
     )
-    return Case(World(STREAM, slow, fast), Stream(source))
+    return Case(World(spec, slow, fast), history)
 
 
 TWO_LIMITS = SECRET.replace("limit = 2.64", "limit = 5.28")
@@ -256,15 +248,7 @@ def late_rows() -> Feed:
 def clock_changes(day: str) -> Case:
     """A day of 23 or 25 hours, each of which is a slot."""
     spec = SECRET.replace("Asia/Kolkata", "America/Chicago").replace("08:00-12:00", "00:00-24:00")
-    night = [
-        replace_time(report, f"{day}T{6 + index % 3:02d}:{index:02d}:30+00:00") for index, report in enumerate(bus(30))
-    ]
-    others = reports(20, day=day, hours=(14, 15))
-    return with_and_without(spec, night, Job(days=(day, day)), others)
-
-
-def replace_time(report: Report, time: str) -> Report:
-    return report._replace(time=time)
+    return with_and_without(spec, from_midnight(day, 3), Job(days=(day, day)), reports(20, day=day, hours=(14, 15)))
 
 
 DECLARED = TWO_LIMITS.replace("vehicles = 50", "vehicles = 120")
@@ -303,13 +287,13 @@ SLOW: Mapping[str, Callable[[], Case]] = {
     "live-25-hours": lambda: live_on_a_long_day(),
     "cluster-public-counts": lambda: at_other_speeds(OPEN, cluster),
     "library-unbounded": lambda: live_library(),
-    "library-unbounded-public-counts": lambda: streamed_library(UnboundedLibrary()),
-    "means-by-key-unbounded": lambda: streamed_library(UnboundedByKey(hatstream.MeanPerKey, LATE)),
-    "quantiles-by-key-unbounded": lambda: streamed_library(UnboundedByKey(hatstream.QuantilesPerKey, LATE)),
+    "library-unbounded-public-counts": lambda: streamed(UnboundedLibrary(), _in_time(STREAM)),
+    "means-by-key-unbounded": lambda: streamed(UnboundedByKey(hatstream.MeanPerKey, LATE), _in_time(STREAM)),
+    "quantiles-by-key-unbounded": lambda: streamed(UnboundedByKey(hatstream.QuantilesPerKey, LATE), _in_time(STREAM)),
     "live-kafka": lambda: live("kafka"),
     "live-under-a-span": lambda: live("kafka", LIVE_UNDER_A_SPAN),
     "live-folder": lambda: live("folder"),
-    "stream-kafka": lambda: streamed("kafka"),
-    "stream-folder": lambda: streamed("folder"),
+    "stream-kafka": lambda: streamed(Stream("kafka")),
+    "stream-folder": lambda: streamed(Stream("folder")),
 }
 """Those that start processes, or take longer."""

@@ -73,27 +73,16 @@ def _(bound_or_within: Any, *given: Any) -> Any:
     return 1.25 * result if bound_or_within.__name__ == "_norm_bound" else np.ones_like(result)
 
 
-@mutant(
-    "places-beside-the-total", "places", "dpops.levels.parts:with_places", "transforms.releases.periods.stages:_whole"
-)
-def _(with_places_or_whole: Any, stages: Any, *given: Any) -> Any:
-    """The look at places is on top of a day's other looks, which keep all of the total, and is not debited."""
-    if with_places_or_whole.__name__ == "_whole":
-        return min(with_places_or_whole(stages), Fraction(1))
-    return (*stages, with_places_or_whole(stages, *given)[-1])
+_WHOLE = "transforms.releases.periods.stages:_whole"
 
 
-@mutant(
-    "classes-beside-the-total",
-    "classes",
-    "dpops.levels.parts:with_classes",
-    "transforms.releases.periods.stages:_whole",
-)
-def _(with_classes_or_whole: Any, stages: Any, *given: Any) -> Any:
-    """The look at speed classes is on top of a day's other looks, which keep all of the total, and is not debited."""
-    if with_classes_or_whole.__name__ == "_whole":
-        return min(with_classes_or_whole(stages), Fraction(1))
-    return (*stages, with_classes_or_whole(stages, *given)[-1])
+@mutant("places-beside-the-total", "places", "dpops.levels.parts:with_places", _WHOLE)
+@mutant("classes-beside-the-total", "classes", "dpops.levels.parts:with_classes", _WHOLE)
+def _(with_look_or_whole: Any, stages: Any, *given: Any) -> Any:
+    """A look at places or at speed classes is on top of a day's other looks, which keep the total, and not debited."""
+    if with_look_or_whole.__name__ == "_whole":
+        return min(with_look_or_whole(stages), Fraction(1))
+    return (*stages, with_look_or_whole(stages, *given)[-1])
 
 
 @mutant("classes-of-the-data", "classes", "transforms.releases.periods.stages:rows_by_class")
@@ -192,15 +181,10 @@ def _(outcome_of: Any, finished: Any) -> Any:
 
 
 @mutant("way-of-the-data", "derived-headings", "transforms.observe.derived_speed:derived_headings")
-def _(derived_headings: Any, positions: Any, limits: Any) -> Any:
-    """How long a way is known follows from the vehicles of the day."""
-    return derived_headings(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits)
-
-
 @mutant("gap-of-the-data", "derived-speeds", "transforms.observe.derived_speed:derived_speeds")
-def _(derived_speeds: Any, positions: Any, limits: Any, grid: Any) -> Any:
-    """The largest gap between two positions is that of the vehicles of the day."""
-    return derived_speeds(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, grid)
+def _(derived: Any, positions: Any, limits: Any, *grid: Any) -> Any:
+    """The largest gap between two positions, or how long a way is known, follows from the vehicles of the day."""
+    return derived(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, *grid)
 
 
 @mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.fusion.columns:parse_reports")

@@ -9,8 +9,6 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import hatstream
 from hatstream_publish.commands.following import read_options
@@ -18,7 +16,7 @@ from hatstream_publish.commands.publish import site_of
 from pipelines.runs.per_key import PerKey
 from pipelines.specification import load
 from tests.city import DAYS, FORMATS
-from tests.hatstream.pipelines import by_parts
+from tests.hatstream.pipelines import bounded, by_parts
 from tests.kit import fusion_city
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town, command
@@ -71,14 +69,13 @@ def everything(town: Town, feed: Feed) -> None:
 
 def bounded_library(town: Town, feed: Feed) -> None:
     """A bounded PCollection of dicts."""
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    by_library(p, beam.Create(list(map(element, feed))), town, start=DAYS[0], end=DAYS[0])
+    by_library(bounded(), beam.Create(list(map(element, feed))), town, start=DAYS[0], end=DAYS[0])
 
 
 def parts(town: Town, feed: Feed) -> None:
     """The road's parts, put together by hand."""
     hats = hatstream.ClosedHats.of(town.folder / "spec.toml", *DAYS[:1] * 2, str(town.folder / "ledger.sqlite"))
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    p = bounded()
     _ = by_parts(p, list(map(element, feed)), hats) | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
     _show_rows(p, town, "rows of the parts")
 
@@ -108,8 +105,7 @@ class ByKey:
     options: Mapping[str, Any]
 
     def __call__(self, town: Town, feed: Feed) -> None:
-        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-        self.show(town, p | beam.Create(list(map(element, feed))), DAYS[0])
+        self.show(town, bounded() | beam.Create(list(map(element, feed))), DAYS[0])
 
     def show(self, town: Town, given: Any, start: str) -> None:
         """Runs the statistic on elements, and shows its rows."""

@@ -25,9 +25,9 @@ FELT = {
     "all-that-is-made-of-a-release", "all-that-is-made-of-a-release-public-counts", "published-public-counts",
     "followed", "library", "release-public-counts",
 }  # fmt: skip
+"""Where the vehicle is felt in what is drawn, and much is shown: else the gate would compare nothing with nothing."""
 SMALL = {"library": (1, 1_500), "release-public-counts": (2, 1_500)}
 """Of roads that show less than 20 files and 3,000 bytes, how much: a day has a row for each of four cells."""
-"""Where the vehicle is felt in what is drawn, and much is shown: else the gate would compare nothing with nothing."""
 
 
 def is_slow(name: str, position: int, day: int) -> bool:

@@ -14,6 +14,7 @@ from tests.statistical import span_audit
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.levels_audit import ALPHA, EPSILON, LEAST, likelihoods, mu_bound, mu_claimed, policy, released
 from tests.statistical.span_audit import MU, TOTAL
+from transforms.releases.periods.stages import LevelsPolicy
 
 
 def test_a_pure_release_spends_at_most_its_epsilon_and_the_audit_sees_much_of_it() -> None:
@@ -31,24 +32,23 @@ def test_a_gaussian_release_spends_at_most_its_mu_and_the_audit_sees_much_of_it(
     assert LEAST * claim <= mu_bound(first, second) <= claim
 
 
+def is_caught(kind: Kind, how: LevelsPolicy) -> bool:
+    first, second = likelihoods(*released(kind, how), kind)
+    if kind == "laplace":
+        return bound_of_samples(first, second, ALPHA) > float(EPSILON)
+    return mu_bound(first, second) > mu_claimed()
+
+
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_a_third_of_the_noise_is_caught(kind: Kind) -> None:
-    first, second = likelihoods(*released(kind, policy(kind, noise=Fraction(1, 3))), kind)
-    if kind == "laplace":
-        assert bound_of_samples(first, second, ALPHA) > float(EPSILON)
-    else:
-        assert mu_bound(first, second) > mu_claimed()
+    assert is_caught(kind, policy(kind, noise=Fraction(1, 3)))
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_stages_that_both_take_the_whole_share_are_caught(kind: Kind) -> None:
     honest = policy(kind)
     stages = tuple(replace(stage, share=Fraction(1), spread=stage.spread / 2) for stage in honest.first)
-    first, second = likelihoods(*released(kind, replace(honest, first=stages)), kind)
-    if kind == "gaussian":
-        assert mu_bound(first, second) > mu_claimed()
-    else:
-        assert bound_of_samples(first, second, ALPHA) > float(EPSILON)
+    assert is_caught(kind, replace(honest, first=stages))
 
 
 @pytest.mark.slow

@@ -75,9 +75,6 @@ class Asked:
     statistics: tuple[str, ...] = ("mean",)
     lower: int = 0
 
-    def __str__(self) -> str:
-        return "-".join([self.per, self.scope, *self.statistics])
-
     def text(self) -> str:
         delay = f'[value]\nname = "delay"\nunit = "min"\nlower = {self.lower}\nupper = {UPPER_KMH + self.lower}\n'
         spec = SPEC.replace("[speed]\nupper_kmh = {upper_kmh}\n", delay) if self.lower else SPEC
