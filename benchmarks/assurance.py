@@ -37,16 +37,10 @@ def mutants() -> list[dict[str, Any]]:
             before = time.process_time()
             differences = ALL[mutant.case]().differences()
         seconds = round(time.process_time() - before, 1)
-        results.append(
-            {
-                "name": mutant.name,
-                "breaks": mutant.breaks,
-                "case": mutant.case,
-                "s": seconds,
-                "found": bool(differences),
-            }
-        )
-        print(mutant.name, seconds, bool(differences), flush=True)
+        found = bool(differences)
+        told = {"name": mutant.name, "breaks": mutant.breaks, "case": mutant.case}
+        results.append({**told, "s": seconds, "found": found})
+        print(mutant.name, seconds, found, flush=True)
     return results
 
 
@@ -209,12 +203,8 @@ def _audits(audit: dict[str, float] | None) -> Iterator[str]:
     yield from ("## What a release really spends, from below", "")
     yield f"{COPIES:,} copies of each of two neighbours, two stages, from tallies to recorded integers; a bound is"
     yield "wrong with probability 1e-6. With a 28th of a pure total a day, hardly any copy tells all that it might;"
-    yield from (
-        "the Gaussian's mu adds up to what all days spend.",
-        "",
-        "| noise | measured, at least | claimed |",
-        "|---|---|---|",
-    )
+    yield "the Gaussian's mu adds up to what all days spend."
+    yield from ("", "| noise | measured, at least | claimed |", "|---|---|---|")
     yield f"| Laplace: epsilon | {audit['epsilon']:.2f} | {audit['epsilon_claimed']:.2f} |"
     yield f"| discrete Gaussian (`zcdp`): mu | {audit['mu']:.3f} | {audit['mu_claimed']:.3f} |"
     yield f"| rounded Gaussian (`gdp`): mu | {audit['rounded_mu']:.3f} | {audit['rounded_mu_claimed']:.3f} |"
@@ -226,11 +216,8 @@ def _audits(audit: dict[str, float] | None) -> Iterator[str]:
 def _conversions(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("## Totals with delta: a second opinion", "")
     yield "What dp-accounting says of the Gaussian noise that a total gets: by its privacy loss, and by Rényi"
-    yield from (
-        "divergences, which hold for every concentrated claim. Under `zcdp` neither may exceed the total but for",
-        "rounding, under `gdp`, whose noise is rounded and normal, the first may not.",
-        "",
-    )
+    yield "divergences, which hold for every concentrated claim. Under `zcdp` neither may exceed the total but for"
+    yield from ("rounding, under `gdp`, whose noise is rounded and normal, the first may not.", "")
     names = ("accounting", "epsilon, delta", "rho, or mu² / 2", "by privacy loss", "by Rényi divergences")
     yield from (f"| {' | '.join(names)} |", "|---|---|---|---|---|")
     for row in results:

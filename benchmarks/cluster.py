@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import cpu_s
-from benchmarks.throughput import SPEC, Case, generate, numbers
+from benchmarks.throughput import Case, generate, numbers, spec_of
 from hatstream_lab.servers.flink import SHORT_LIVED, JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.cli import main
@@ -65,7 +65,7 @@ def opened(folder: Path, key: Path | None) -> Path:
     """A folder with a ledger of its own, and with the key where there is one."""
     folder.mkdir()
     ledger = str(folder / "ledger.sqlite")
-    (folder / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
+    (folder / "spec.toml").write_text(spec_of("parquet"))
     if key is not None:
         shutil.copy(key, folder / "ledger.key")
         location.find(ledger, None).witness.write({})

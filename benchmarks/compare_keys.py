@@ -136,15 +136,8 @@ def delays(folder: Path) -> KeyedFeed:
         }
         pcsv.write_csv(pa.table(table), folder / f"{number}.csv")
     columns = {"user": "bus", "time": "at", "key": "route", "value": "delay"}
-    return feed_of(
-        "delay in minutes by route and hour",
-        f"{folder}/*.csv",
-        routes,
-        TOWN.vehicles,
-        TOWN.zone,
-        columns,
-        bounds=DELAY_MIN,
-    )
+    of = TOWN.vehicles, TOWN.zone, columns
+    return feed_of("delay in minutes by route and hour", f"{folder}/*.csv", routes, *of, bounds=DELAY_MIN)
 
 
 def _seconds(clock: str) -> int:

@@ -18,7 +18,7 @@ import click
 from rich.table import Table
 
 from benchmarks.processes import python_of
-from benchmarks.throughput import SPEC, Case, generate, numbers
+from benchmarks.throughput import Case, generate, numbers, spec_of
 from pipelines.commands.options import console
 
 PACKAGES = ("polars", "polars-h3")
@@ -42,7 +42,7 @@ def by_hatstream(feed, folder):
     """A release on a ledger of its own; opening its account is not counted."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         here = Path(place)
-        (here / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
+        (here / "spec.toml").write_text(spec_of("parquet"))
         hatstream = [sys.executable, "-m", "pipelines.cli"]
         account = ["--spec", here / "spec.toml", "--ledger", here / "ledger.sqlite"]
         taken([*hatstream, "init", *account])

@@ -46,6 +46,12 @@ SPEC = city.changed(
 )
 
 
+def spec_of(layout: str) -> str:
+    """The specification for generated files of a layout."""
+    time_unit = "iso" if layout == "parquet" else "us"
+    return city.changed(SPEC, ('"csv"', f'"{layout}"')) + f'time_unit = "{time_unit}"\n'
+
+
 @dataclass(frozen=True)
 class Case:
     """One measured release."""
@@ -138,9 +144,7 @@ def measure(case: Case, feed: Path) -> Measured:
     context = multiprocessing.get_context("spawn")
     report = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        time_unit = "iso" if case.layout == "parquet" else "us"
-        spec = city.changed(SPEC, ('"csv"', f'"{case.layout}"')) + f'time_unit = "{time_unit}"\n'
-        Path(folder, "spec.toml").write_text(spec)
+        Path(folder, "spec.toml").write_text(spec_of(case.layout))
         process = context.Process(target=_child, args=(case, folder, str(feed), report))
         process.start()
         report.get(timeout=60)

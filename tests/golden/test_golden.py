@@ -43,7 +43,6 @@ from transforms.ledger.chain import ENTRY
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.vehicle_ids import Secret, vehicle_hashes
 from transforms.recorded.units import Stored
-from transforms.records import SlotShard
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.topic import Topic
@@ -208,7 +207,6 @@ def _of_pardo(step):
 
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
-PAIR = tuple[SlotShard, bytes]
 HOUR_S = 3_600
 
 

@@ -1,29 +1,25 @@
 """Releases of closed ranges on Flink, as the job of this machine has them: by the command, and by the library."""
 
 import json
-import shutil
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import hatstream as library
-from benchmarks.throughput import SPEC, Case, generate
+from benchmarks.cluster import SETTINGS, Day, digests, kill_one, opened, release
 from hatstream_lab.servers.flink import JobServer, WorkerPool
-from pipelines.account import location
-from pipelines.specification import load
 from tests import city
 from tests.hatstream.pipelines import are_delays, in_order, reports, ten_lines
 from tests.pipelines.commands.releases import files_in, rows_in, said_again
-from tests.stream.cluster import Standalone, slots_in_use, wait_for
-from tests.stream.conftest import CONFIGURATION, QUICK, fetched
+from tests.stream.cluster import Standalone
+from tests.stream.conftest import CONFIGURATION, fetched
 from transforms.failpoints import FILE_VARIABLE
 
 EVENTS = 16_000_000
-DAY = "2026-05-13"
 
 
 def on(flink, pool, parallelism=1):
@@ -71,69 +67,23 @@ def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink
 def cluster(tmp_path):
     """Two task managers of one slot each, so that a job of parallelism 2 needs both."""
     fetched("flink")
-    settings = QUICK | {"taskmanager.numberOfTaskSlots": "1", "taskmanager.memory.managed.size": "256m"}
-    with Standalone(tmp_path / "cluster", CONFIGURATION, settings, task_managers=2) as running:
+    with Standalone(tmp_path / "cluster", CONFIGURATION, SETTINGS, task_managers=2) as running:
         yield running
 
 
-@pytest.fixture
-def big(tmp_path, hatstream):
-    """A day of 16 million events in one large Parquet file, and an opened account."""
-    generate(Case("parquet", EVENTS, 40, 1, False, False, 2_000), tmp_path / "feed.parquet")
-    (tmp_path / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
-    assert hatstream("init", "--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")[0] == 0
-    return tmp_path
-
-
-def release(folder, ledger="ledger.sqlite", output="out"):
-    place = ["--spec", folder / "spec.toml", "--ledger", folder / ledger, "--input", folder / "feed.parquet"]
-    return ["release", *place, "--from", DAY, "--to", DAY, "--output", folder / output]
-
-
 @pytest.mark.slow
-def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(big, cluster, pool, hatstream):
+def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(tmp_path, cluster, pool):
     """3 min. The digests are those of this machine's job on a ledger of its own, with the same key."""
-
-    def is_time():
-        job = next((job.jid for job in cluster.jobs()), None)
-        return job and cluster.counters(job).get("rows", 0) > EVENTS // 4
-
-    killed = []
-
-    def kill():
-        wait_for(is_time, 300)
-        killed.append(max(slots_in_use(cluster)))
-        cluster.kill_task_manager(killed[0])
-        cluster.start_task_manager()
-
-    with JobServer(big / "job-server", rest=cluster.rest) as flink:
-        killer = threading.Thread(target=kill)
-        killer.start()
-        first = city.told(hatstream, *release(big), *on(flink, pool, 2))
-        killer.join()
-    assert len(killed) == 1
-    here = alone(big, hatstream)
-    assert digests(big, "ledger.sqlite") == digests(here, "ledger.sqlite")
-    assert said_again(first) == said_again(city.told(hatstream, *release(big)))
+    day = Day.made(tmp_path, 0, EVENTS, cells=40)
+    release(opened(day.here, None), day.feed)
+    there = opened(tmp_path / "there", day.here / "ledger.key")
+    with JobServer(tmp_path / "job-server", rest=cluster.rest) as flink, ThreadPoolExecutor() as beside:
+        killed = beside.submit(kill_one, cluster, EVENTS)
+        first = release(there, day.feed, *on(flink, pool, 2))
+    killed.result()
+    assert digests(there) == digests(day.here)
+    assert said_again(first) == said_again(release(there, day.feed))
     assert first["rows"] == EVENTS
-
-
-def alone(folder, hatstream):
-    """The same day released here with the same key, on a new ledger."""
-    here = folder / "here"
-    here.mkdir()
-    shutil.copy(folder / "ledger.key", here / "ledger.key")
-    location.find(str(here / "ledger.sqlite"), here / "ledger.key").witness.write({})
-    shutil.copy(folder / "spec.toml", here)
-    (here / "feed.parquet").symlink_to(folder / "feed.parquet")
-    assert hatstream("init", "--spec", here / "spec.toml", "--ledger", here / "ledger.sqlite")[0] == 0
-    assert hatstream(*release(here))[0] == 0
-    return here
-
-
-def digests(folder, ledger):
-    units = location.find(str(folder / ledger), None).ledger.released(load(folder / "spec.toml").spec_id, DAY)
-    return {unit.key: unit.digest for unit in units}
 
 
 def options_of(flink, pool):

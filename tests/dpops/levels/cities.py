@@ -5,9 +5,10 @@ from itertools import product
 
 import numpy as np
 
+from dpops.levels import bounded
 from dpops.levels.bounded import Rows
 from dpops.levels.defaults import spread_of
-from dpops.levels.stages import FIRST_CENTRE, Kind, Part, PublicHats, Stage
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Part, PublicHats, Stage
 
 STEP = Fraction(1, 100)
 HATS = PublicHats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))
@@ -55,6 +56,17 @@ def stage(
         counts_public=counts_public,
     )
     return planned.on(hats, np.full((hats.cells, hats.slots), centre), STEP)
+
+
+def excess(stages: list[Stage], days: "list[list[Visit]]") -> Fraction:
+    """The largest norm of a vehicle-day's stacked integers over all stages, as a part of what is allowed (1)."""
+    visits, norms, power = rows(days), np.zeros(len(days), np.int64), 2 if stages[0].kind == "gaussian" else 1
+    for one in stages:
+        made = bounded.unchecked(visits, one)  # by name in its module, where a test may put a wrong one
+        counted = made.query >= (one.groups if one.counts_public else 0)
+        size = abs(made.value[counted]) * (2 if one.counts_public else 1)  # a neighbour's speeds are others: twice
+        np.add.at(norms, made.vehicle[counted], size**power)
+    return Fraction(int(norms.max()), UNIT**power)
 
 
 def days_of(speeds: tuple[int, ...] = (0, 2700, 3400, 6500), reports: tuple[int, ...] = (1, 9)) -> "list[list[Visit]]":

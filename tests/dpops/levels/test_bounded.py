@@ -16,20 +16,9 @@ from dpops.levels.parts import with_places
 from dpops.levels.stages import UNIT, Differences, Kind, Level, Stage
 from dpops.noise import Noise
 from dpops.types import Int64s
-from tests.dpops.levels.cities import HATS, KINDS, LEVELS, STEP, Visit, days_of, random_days, rows, stage
+from tests.dpops.levels.cities import HATS, KINDS, LEVELS, STEP, Visit, days_of, excess, random_days, rows, stage
 
 ALONE = [(0, 0, 1, 6500)]
-
-
-def excess(stages: list[Stage], days: list[list[Visit]]) -> Fraction:
-    """The largest norm of a vehicle-day's stacked integers over all stages, as a part of what is allowed (1)."""
-    visits, norms, power = rows(days), np.zeros(len(days), np.int64), 2 if stages[0].kind == "gaussian" else 1
-    for one in stages:
-        made = unchecked(visits, one)
-        counted = made.query >= (one.groups if one.counts_public else 0)
-        size = abs(made.value[counted]) * (2 if one.counts_public else 1)  # a neighbour's speeds are others: twice
-        np.add.at(norms, made.vehicle[counted], size**power)
-    return Fraction(int(norms.max()), UNIT**power)
 
 
 def two_stages(kind: Kind, *, shares: tuple[str, str] = (".3", ".7")) -> list[Stage]:

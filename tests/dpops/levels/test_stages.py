@@ -17,7 +17,7 @@ from dpops.levels.stages import CLASS, FIRST_CENTRE, UNIT, Kind, PublicHats, Sta
 from dpops.noise import Noise
 from dpops.statistics import Classes
 from dpops.types import Int64s
-from tests.dpops.levels.cities import HATS, KINDS, STEP, days_of, random_days, rows, stage
+from tests.dpops.levels.cities import HATS, KINDS, STEP, days_of, excess, random_days, rows, stage
 
 EDGES = (100, 2_000, 4_000)
 SPEEDS = (0, 99, 100, 3_999, 6_500)
@@ -211,16 +211,7 @@ def test_the_count_and_the_looks_after_it_spend_no_more_than_the_whole(kind: Kin
     names = ("cell", "hour", "parent")
     second = stage(kind, names, 1 - first.share)
     assert first.parts == alike((("city", Fraction(1)),))
-    power = 2 if kind == "gaussian" else 1
-    most = Fraction(0)
-    for day in [*days_of()[::5], *random_days(9, 20)]:
-        if not day:
-            continue
-        spent = sum(
-            abs(value) ** power for one in (first, second) for value in vectors(rows([day]), one).value.tolist()
-        )
-        most = max(most, Fraction(spent, (1 << 20) ** power))
-    assert Fraction(9, 10) < most <= 1
+    assert Fraction(9, 10) < excess([first, second], [*days_of()[::5], *random_days(9, 20)]) <= 1
 
 
 TWO_KEYS = PublicHats(parents=(0, 0), grandparents=(0, 0), hours=(8, 9))
