@@ -45,22 +45,11 @@ class Note(beam.DoFn):
 
 
 def fill(topic: Topic) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": topic.brokers,
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 500_000,
-            "enable.idempotence": True,
-        }
-    )
+    settings = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "enable.idempotence": True}
+    producer = Producer({"bootstrap.servers": topic.brokers, **settings})
+    place = {"lat": 30.25, "lon": -97.74}
     for i in range(MESSAGES):
-        row = {
-            "vehicle": f"bus{i % 500}",
-            "time": 1_700_006_400 + i // 500,
-            "lat": 30.25,
-            "lon": -97.74,
-            "speed": i % 60,
-        }
+        row = {"vehicle": f"bus{i % 500}", "time": 1_700_006_400 + i // 500, **place, "speed": i % 60}
         producer.produce(topic.name, json.dumps(row).encode(), partition=i % PARTITIONS)
         if i % 10_000 == 0:
             producer.poll(0)

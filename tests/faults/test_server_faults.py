@@ -64,12 +64,7 @@ def once_at(monkeypatch, place, event):
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "place"),
-    [
-        ("kill", "before-commit"),
-        ("kill", "after-commit"),
-        ("stop", "before-commit"),
-        ("stop", "after-commit"),
-    ],
+    [("kill", "before-commit"), ("kill", "after-commit"), ("stop", "before-commit"), ("stop", "after-commit")],
 )
 def test_a_server_that_is_killed_and_started_again_keeps_one_value(ledger, postgres, monkeypatch, place, end):
     def restart():

@@ -55,14 +55,7 @@ class Case(NamedTuple):
 
     def by_reference(self, **wrong: object) -> Clipped:
         shares = (self.errors.mean, self.errors.variance)
-        most, left = reference.clip_user(
-            self.reported,
-            self.counts,
-            self.epsilon,
-            self.errors.upper,
-            shares,
-            **wrong,
-        )
+        most, left = reference.clip_user(self.reported, self.counts, self.epsilon, self.errors.upper, shares, **wrong)
         return Clipped(np.array(left)[self.rows.hat, self.rows.vehicle] > 0, most)
 
 

@@ -169,10 +169,7 @@ def good_files(folder):
         "records.json": (records, b'{"data":{"list":' + array + b"}}"),
         "iudx.json": (FIXED["iudx"].layout, b"[" + b",".join(map(iudx_element, ROWS)) + b"]"),
         "mds.json": (FIXED["mds"].layout, json.dumps({"telemetry": mds}).encode()),
-        "feed.pb": (
-            FIXED["gtfs-realtime"].layout,
-            feed_layouts.gtfs([row | {"time": 1_700_000_000} for row in ROWS]),
-        ),
+        "feed.pb": (FIXED["gtfs-realtime"].layout, feed_layouts.gtfs([row | {"time": 1_700_000_000} for row in ROWS])),
         "siri.xml": (FIXED["siri-vm"].layout, siri_document(map(siri_activity, ROWS))),
         "siri.xml.gz": (FIXED["siri-vm"].layout, gzip.compress(siri_document(map(siri_activity, ROWS)))),
     }
