@@ -1,11 +1,8 @@
 """An engine for tests: the bounded pipeline of a cluster on Beam's own runner, in this process."""
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-
 from pipelines.runs.beam.runners import finished
-from pipelines.runs.flink import engine as bounded
+from pipelines.runs.flink import engine
+from tests.hatstream import pipelines
 
 OPTIONS = ("--runner", "flink", "--job-server", "a:1", "--worker-pool", "b:2", "--rest", "c:3", "--parallelism", "2")
 
@@ -19,7 +16,7 @@ class OnBeam:
         self.parallelism = parallelism
 
     def run(self, build, name, watch):
-        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+        p = pipelines.bounded()
         build(p)
         result = p.run()
         result.wait_until_finish()
@@ -29,4 +26,4 @@ class OnBeam:
 
 
 def put_in_the_place_of_flink(monkeypatch):
-    monkeypatch.setattr(bounded, "Flink", OnBeam)
+    monkeypatch.setattr(engine, "Flink", OnBeam)
