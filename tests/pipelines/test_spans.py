@@ -30,8 +30,9 @@ def made(folder: Path, hatstream: Run, spec: str = SPEC) -> Path:
     return levels_city.opened(folder, hatstream, spec=spec, lines=levels_city.rows(DAYS))
 
 
-def release(folder: Path, hatstream: Run, first: str, last: str) -> tuple[int, str, str]:
-    return hatstream(*city.release(folder, "--json", start=first, end=last))
+def release(folder: Path, first: str, last: str) -> list[str]:
+    """The command."""
+    return city.release(folder, "--json", start=first, end=last)
 
 
 def debited(folder: Path) -> dict[str, Fraction]:
@@ -41,11 +42,10 @@ def debited(folder: Path) -> dict[str, Fraction]:
 
 
 @pytest.mark.slow
-def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_path: Path, hatstream: Run) -> None:
+def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_path, hatstream):
     made(tmp_path, hatstream)
     for day in (DAYS[4], DAYS[0], DAYS[1]):
-        code, out, err = release(tmp_path, hatstream, day, day)
-        assert code == 0, err
+        out = city.done(hatstream, *release(tmp_path, day, day))
     shares = debited(tmp_path)
     assert len({*shares.values()}) == 1
     share = shares[DAYS[0]]
@@ -55,21 +55,20 @@ def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_pat
     assert "a factor of 148 (epsilon 5), but for a chance of " in out
 
 
-def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path, hatstream: Run) -> None:
+def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path, hatstream):
     spec = SPEC.replace("days = 4", "days = 2").replace("2.64", "3.5").replace("vehicles = 50", "vehicles = 12")
     made(tmp_path, hatstream, spec)
-    assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
+    assert hatstream(*release(tmp_path, DAYS[0], DAYS[1]))[0] == 0
     (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 12", "vehicles = 13"))
-    code, _, err = release(tmp_path, hatstream, DAYS[1], DAYS[1])
-    assert code == 3
+    err = city.refused(hatstream, *release(tmp_path, DAYS[1], DAYS[1]), code=3)
     assert "allows a vehicle 3.5 at delta 1e-06 in a day, 5 at delta 1e-06 in any 2 days; nothing was released" in err
     assert f"the 2 days {DAYS[0]} to {DAYS[1]} have spent 5 at delta 1e-06 of 5 at delta 1e-06" in err
 
 
 @pytest.mark.slow
-def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstream: Run) -> None:
+def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path, hatstream):
     made(tmp_path, hatstream)
-    assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
+    assert hatstream(*release(tmp_path, DAYS[0], DAYS[1]))[0] == 0
     (account,) = city.told(hatstream, "ledger", "show", "--ledger", tmp_path / "ledger.sqlite")
     told = [(use["first"], use["last"], round(use["part"], 4)) for use in account["spans"]]
     assert told == [("2022-01-01", "2022-01-04", 0.5), ("2022-01-05", "2022-01-05", 0.25)]
@@ -83,10 +82,9 @@ WEEKENDS, FIRST_DAYS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", [WEEKENDS, FIRST_DAYS], ids=["weekends", "first days"])
-def test_days_have_the_shares_that_the_specification_gives_them(spec: str, tmp_path: Path, hatstream: Run) -> None:
+def test_days_have_the_shares_that_the_specification_gives_them(spec, tmp_path, hatstream):
     made(tmp_path, hatstream, spec)
-    code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])  # a Saturday to a Tuesday
-    assert code == 0, err
+    out = city.done(hatstream, *release(tmp_path, DAYS[0], DAYS[3]))  # a Saturday to a Tuesday
     shares = debited(tmp_path)
     saturday = shares[DAYS[0]]
     assert RHO / 3 * Fraction(999_999, 1_000_000) < saturday <= RHO / 3
@@ -96,13 +94,13 @@ def test_days_have_the_shares_that_the_specification_gives_them(spec: str, tmp_p
     rows = rows_in(tmp_path / "out")
     assert {(row["slot_start"][:10], round(float(row["epsilon_slot"]), 2)) for row in rows} == {*told}
     if spec == FIRST_DAYS:
-        assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0, "the first day has left the window"
+        assert hatstream(*release(tmp_path, DAYS[4], DAYS[4]))[0] == 0, "the first day has left the window"
         out = city.done(hatstream, "spec", "check", tmp_path / "spec.toml")
         assert "; the first 2, from 2022-01-01 on: sat, sun with 2.72" in " ".join(out.split())
         return
     (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", "vehicles = 51"))
     for day in DAYS[:4]:
-        assert release(tmp_path, hatstream, day, day)[0] == 3
+        assert hatstream(*release(tmp_path, day, day))[0] == 3
 
 
 def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any]]:
@@ -112,7 +110,7 @@ def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any
     return spans
 
 
-def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> None:
+def test_equal_weights_are_the_specification_without_them(tmp_path):
     ids = []
     every = ", ".join(f"{day} = 3" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun"))
     once = f"{FIRST} weight = 1 }}"
@@ -159,13 +157,13 @@ def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> Non
         ("[slot]", "[slot]\nweekdays = []", "slot.weekdays must name at least one day"),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path: Path, old: str, new: str, named: str) -> None:
+def test_what_does_not_go_together_is_refused_in_one_sentence(tmp_path, old, new, named):
     assert old in SPEC
     with pytest.raises(SpecificationError, match=named):
         city.loaded(tmp_path, SPEC.replace(old, new, 1))
 
 
-def test_limits_and_spans_read_as_they_are_written(tmp_path: Path) -> None:
+def test_limits_and_spans_read_as_they_are_written(tmp_path):
     spec = city.loaded(tmp_path, SPEC)
     day, span = DeltaLimit(Fraction("2.64"), DELTA), DeltaLimit(Fraction(5), DELTA)
     assert spec.account.limit == SpanLimits((Span(1, day), Span(4, span)))
@@ -174,19 +172,19 @@ def test_limits_and_spans_read_as_they_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, hatstream: Run) -> None:
+def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path, hatstream):
     before = SPEC.replace(LIMITS, "limit = { epsilon = 2.64, delta = 1e-6 }").replace("\nspan_days = 4", "")
     before = before.replace("epsilon = 5\n", "epsilon = 2.64\n")
     made(tmp_path, hatstream, before)
-    assert release(tmp_path, hatstream, DAYS[0], DAYS[0])[0] == 0
+    assert hatstream(*release(tmp_path, DAYS[0], DAYS[0]))[0] == 0
     (tmp_path / "spec.toml").write_text(SPEC.replace("epsilon = 5", "epsilon = 3"))
     assert "limit lowered" in city.done(hatstream, *city.init(tmp_path))
-    assert release(tmp_path, hatstream, DAYS[1], DAYS[1])[0] == 3  # the day before counts
-    assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0
+    assert hatstream(*release(tmp_path, DAYS[1], DAYS[1]))[0] == 3  # the day before counts
+    assert hatstream(*release(tmp_path, DAYS[4], DAYS[4]))[0] == 0
 
 
 @pytest.mark.slow
-def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, hatstream: Run) -> None:
+def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path, hatstream):
     large = SPEC.replace("vehicles = 50", "vehicles = 300")
     spans = planned_spans(tmp_path, hatstream, large)
     assert [span["days"] for span in spans] == [1, 4, 7, 28, 91, 365]
@@ -202,7 +200,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
     assert "From the first released day on values are expected to be published" in " ".join(out.split())
 
 
-def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: Path, hatstream: Run) -> None:
+def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path, hatstream):
     small = WEEKENDS.replace("vehicles = 50", "vehicles = 40").replace("days = 4", "days = 91")
     levels_city.write(tmp_path, spec=small, lines=[])
     plan = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml")
