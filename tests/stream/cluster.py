@@ -218,8 +218,12 @@ def offspring(pid):
 
 def listeners(pids):
     """(address, port) in the kernel's hexadecimal, of every TCP socket that these processes listen on."""
-    sockets = {os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-    addresses = set()
+    addresses, sockets = set(), set()
+    for pid in pids:
+        with suppress(OSError):  # the process has ended
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):  # it was closed
+                    sockets.add(os.readlink(fd))
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()

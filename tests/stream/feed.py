@@ -102,6 +102,11 @@ YEAR_9999_MS = 253_402_300_799_000
 _NUMBERS = count()
 
 
+def producer_of(kafka):
+    """Idempotent, for a retry would put a batch behind the next one, and the order of the topic decides lateness."""
+    return Producer({"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True})
+
+
 class Feed:
     """A new topic, its producer, and its partitions' readers."""
 
@@ -109,9 +114,7 @@ class Feed:
         self.kafka, self.name = kafka, f"positions-{next(_NUMBERS)}"
         kafka.make_topic(self.name, partitions, {**ANY_TIME, **(settings or {})})
         self.topic = Topic(brokers=kafka.brokers, name=self.name)
-        self.producer = Producer(
-            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
-        )
+        self.producer = producer_of(kafka)
         self.readers = []
 
     def send(self, payloads, partition=0, at_ms=None):
@@ -138,10 +141,7 @@ class Fleet:
     def __init__(self, kafka, name):
         kafka.make_topic(name, PARTITIONS, ANY_TIME)
         self.topic = Topic(brokers=kafka.brokers, name=name)
-        # Idempotent, for a retry would put a batch behind the next one, and the order of the topic decides lateness.
-        self._producer = Producer(
-            {"bootstrap.servers": kafka.brokers, "linger.ms": 5, "log_level": 2, "enable.idempotence": True}
-        )
+        self._producer = producer_of(kafka)
         self.sent = Counter()
 
     def drive(self, hours, events=300):

@@ -26,7 +26,7 @@ from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city
-from tests.stream.cluster import has_ended
+from tests.stream.cluster import has_ended, wait_for
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger.recording import LedgerAccount
@@ -119,6 +119,10 @@ class Town:
         assert len(unit_of) == sum(unit.slot_s in self.slots for unit in units)
         return unit_of
 
+    def is_whole(self):
+        """Whether all slots went all the way."""
+        return len(self.released()) == len(self.slots) and self.has_published("out")
+
     def has_published(self, output):
         """Whether the feed's last slot, and so all before it, went all the way."""
         stem = file_stem(self.spec.spec_id, self.spec.timetable.text(self.slots[-1]))
@@ -207,6 +211,15 @@ class Running:
         self._process.send_signal(number)
         said, _ = self._process.communicate(timeout=600)
         return self._process.returncode, said
+
+    def wait_for(self, look, seconds):
+        """Until `look` sees something; the command may not end before."""
+
+        def looked():
+            assert not self.has_ended(), self.stop()
+            return look()
+
+        wait_for(looked, seconds)
 
     def has_ended(self):
         return self._process.poll() is not None

@@ -13,7 +13,7 @@ from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream import cluster as clusters
 from tests.stream.cluster import ONLY_HERE, Standalone, flink_alone, has_gone_on, listeners, offspring, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
-from tests.stream.minutes import SLOTS, Running, Town, refused
+from tests.stream.minutes import Running, Town, refused
 
 DEPLOY = CONFIGURATION.parent
 READY_S = 300
@@ -71,8 +71,7 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
     servers = ["--job-server", job_server, "--worker-pool", pool, "--rest", cluster.rest, "--parallelism", "2"]
 
     with Running(town, *servers, "--checkpoint-s", "2") as stream:
-        wait_for(lambda: stream.has_ended() or (len(town.released()) == SLOTS and town.has_published("out")), 120)
-        assert not stream.has_ended(), stream.stop()
+        stream.wait_for(town.is_whole, 120)
         job = job_of(stream)
         assert clusters.slots_in_use(cluster) == {"task-manager-1": 1, "task-manager-2": 1}
         assert {address for address, _ in listeners(offspring(os.getpid()))} <= ONLY_HERE

@@ -8,7 +8,7 @@ import pytest
 from hatstream_lab.servers.flink import WorkerPool
 from tests.stream import cluster as clusters
 from tests.stream import feed
-from tests.stream.cluster import LOOPBACK, checkpoint_bytes, has_restarted, listeners, offspring, savepoint, wait_for
+from tests.stream.cluster import ONLY_HERE, checkpoint_bytes, has_restarted, listeners, offspring, savepoint, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched
 from tests.stream.feed import ARM, DAYS, HOUR_MS, LAYOUT, START_MS, Fleet, Tiny, database, position, running, totals
 from tests.stream.minutes import Forgetful, Town, submitted
@@ -129,7 +129,7 @@ def test_every_server_and_every_port_of_a_running_job_listens_on_the_loopback_ad
         wait_for(lambda: len(totals(tmp_path)) == 2, 60)
         addresses = listeners(offspring(os.getpid()))
     assert len(addresses) >= 10
-    assert {address for address, _ in addresses} <= LOOPBACK
+    assert {address for address, _ in addresses} <= ONLY_HERE
 
 
 def test_a_fault_after_a_commit_shows_two_values_where_the_first_writer_does_not_win(

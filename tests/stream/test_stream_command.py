@@ -27,14 +27,6 @@ def town(tmp_path, postgres, kafka):
     return Town(tmp_path, postgres.new_database(), kafka)
 
 
-def until_released(town, stream, seconds=90):
-    def whole():
-        assert not stream.has_ended(), stream.stop()
-        return len(town.released()) == SLOTS
-
-    wait_for(whole, seconds)
-
-
 def plans(unit):
     return [(released.cell, released.statistic, released.mechanism, released.plan) for released in unit.released]
 
@@ -44,7 +36,7 @@ def test_stream_and_scheduled_job_seal_the_same_slots_from_the_same_events_and_s
 ):
     """45 s."""
     with Running(town, *engine(flink, pool)) as stream:
-        until_released(town, stream)
+        stream.wait_for(lambda: len(town.released()) == SLOTS, 90)
         wait_for(lambda: sum("slot" in line for line in stream.health()) >= SLOTS, 30)
         code, said = stream.stop()
     assert (code, said) == (0, "")
@@ -81,7 +73,7 @@ def test_a_folder_is_streamed_with_servers_of_its_own_into_a_ledger_in_a_file(tm
     folder.mkdir()
     with Running(town, "--local", source=["--folder", folder]) as stream:
         (tmp_path / "feed.jsonl").rename(folder / "feed.jsonl")
-        until_released(town, stream, 120)
+        stream.wait_for(lambda: len(town.released()) == SLOTS, 120)
         code, said = stream.stop(signal.SIGTERM)
     assert (code, said) == (0, "")
     (folder / "feed.jsonl").rename(tmp_path / "feed.jsonl")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.stream import minutes
 from tests.stream.cluster import BUSY, has_restarted, wait_for
-from tests.stream.minutes import SLOTS, SPEC, Attended, Event, Running, Town, chosen, engine, position, refused
+from tests.stream.minutes import SPEC, Attended, Event, Running, Town, chosen, engine, position, refused
 from transforms.ledger.databases import WRITERS
 
 pytestmark = pytest.mark.slow
@@ -89,7 +89,7 @@ def test_what_comes_after_its_minute_counts_while_its_slot_is_open_unless_it_may
     spec = SPEC.replace("minutes = 1\n", "minutes = 5\n")
     town = Town(tmp_path, postgres.new_database(), kafka, events=after_a_gap, spec=spec)
     with Attended(town, chosen(flink, pool), poll_messages=1) as stream:
-        wait_for(lambda: len(town.released()) == SLOTS and town.has_published("out"), 120)
+        wait_for(town.is_whole, 120)
         wait_for(lambda: refused(stream.health, "lateness/late") >= 21, 120)
         (job,) = [line["job"] for line in stream.health if "job" in line]
         counted = flink.counters(job)
@@ -106,7 +106,7 @@ def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_
     late = sum(event.is_late for event in script.events)
     assert (late, len(script.events)) == (3 + 3 * (3 + 4), 3 + 3 * (12 + 9 + 7))
     with Attended(town, chosen(flink, pool), poll_messages=1) as stream:
-        wait_for(lambda: len(town.released()) == SLOTS and town.has_published("out"), 120)
+        wait_for(town.is_whole, 120)
         wait_for(lambda: refused(stream.health, "lateness/late") >= late, 120)
         (job,) = [line["job"] for line in stream.health if "job" in line]
         assert not has_restarted(flink, job)
@@ -121,14 +121,6 @@ RATE = 40  # live events a second
 BEFORE_S, AWAY_S, AFTER_S = 15, 30, 15
 """The broker goes so long before the end of a slot, for so long; the feed lasts so long after the slot's end."""
 MOST_S = 600  # the stream begins to read in this time, also where much else is to be done
-
-
-def until_whole(town, stream, seconds):
-    def whole():
-        assert not stream.has_ended(), stream.stop()
-        return len(town.released()) == len(town.slots) and town.has_published("out")
-
-    wait_for(whole, seconds)
 
 
 def check(town, stream):
@@ -197,7 +189,7 @@ def test_a_broker_that_is_away_over_the_end_of_a_slot_makes_no_row_late(tmp_path
 
         with away(kafka, town, is_read):
             town.feed(town.live())
-        until_whole(town, stream, 120)
+        stream.wait_for(town.is_whole, 120)
         check(town, stream)
 
 
@@ -226,5 +218,5 @@ def test_a_ledger_that_is_killed_while_a_slot_is_recorded_takes_it_when_it_is_ba
             assert not stream.has_ended(), stream.stop()
         finally:
             postgres.start()
-        until_whole(town, stream, 120)
+        stream.wait_for(town.is_whole, 120)
         check(town, stream)
