@@ -5,6 +5,7 @@
 set -u
 cd "${HATSTREAM_HOME:-/srv/hatstream}" || exit 4
 hatstream=${HATSTREAM:-/opt/hatstream/.venv/bin/hatstream}
+export HATSTREAM_LEDGER="${HATSTREAM_LEDGER:-$PWD/town.sqlite}"
 tries=${TRIES:-4}
 while :; do
     "$hatstream" release --spec town.toml --key town.key --input 'feed/*.csv' --yesterday --unattended --output out --quiet --json
@@ -17,7 +18,7 @@ case $code in
 0) ;;
 1) echo "hatstream was called wrongly: mend this script" ;;
 2) echo "the specification is bad: mend town.toml" ;;
-3) echo "the account refuses: hatstream ledger show says what was spent" ;;
+3) echo "the account refuses, see above: hatstream ledger show says what was spent" ;;
 4) echo "input or infrastructure failed: mend it, then run this again; nothing is released twice" ;;
 5) echo "done, but input or code differs from what was released before; that stands" && code=0 ;;
 *) echo "hatstream was killed (exit code $code): run this again" ;;

@@ -58,7 +58,9 @@ feed_options = options.packed(
     FeedOptions,
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; needs --topic."),
     click.option("--topic", help="The topic of positions."),
-    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="A growing folder, not Kafka."),
+    click.option(
+        "--folder", type=click.Path(path_type=Path, file_okay=False), help="Finished files, renamed into it; not Kafka."
+    ),
 )
 
 

@@ -81,8 +81,8 @@ def layout(
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of the public keys that stand for positions, and of the value, alone.
-        time_unit, speed_unit: Units of the input. unit: Unit of a value other than speeds. vehicle, time: Columns in
-            place of a fixed layout's. time_format, decimal, delimiter, header, records: Options of mapped layouts.
+        speed_unit: Unit of the input's values, of whatever kind; unit: of other values than speeds.
+        vehicle: Columns, as time, in place of a fixed layout's own.
         fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have these columns.
 
     >>> import pyarrow as pa

@@ -60,7 +60,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 def _next_stop(entity: Any, header_s: int | None) -> dict[str, str | int | None]:
     """Reads the ids of the next two stops, and the delay in s.
 
-    The next stop is the first with a delay and a time from now on, else the last with a delay.
+    The next stop is the first with a delay and without a time before now, else the last with a delay.
     """
     now_s, delay_s = _time_of_update(entity, header_s) or 0, _value_of(entity.trip_update, "delay")
     stops, stop_id, following_id = entity.trip_update.stop_time_update, None, None
