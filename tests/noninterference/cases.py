@@ -27,12 +27,9 @@ OF_PLACES = "".join(f'[[output]]\nproduct = "place-{name}"\n' for name in ("stan
 NO_VALUE = "no_value = [-1, 255]\n"
 BY_FILE = OPEN.replace('vehicle = "bus"', 'vehicle = "{file}"')
 PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolution = 9\n"
-STREETS = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
-    'speed = "v"', 'heading = "h", speed = "v"'
-)
-TURNING = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
-    'speed = "v" }\n', 'speed = "v" }\nderived_heading = { max_gap_s = 1800, min_m = 15 }\n'
-)
+WAYS = PLACES.replace("resolution = 9", 'file = "streets.geojson"')
+STREETS = WAYS.replace('speed = "v"', 'heading = "h", speed = "v"')
+TURNING = WAYS.replace('speed = "v" }\n', 'speed = "v" }\nderived_heading = { max_gap_s = 1800, min_m = 15 }\n')
 CLASSES = (
     DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,").replace(
         "[input]", '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[input]'

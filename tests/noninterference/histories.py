@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tests.city import DAYS
 from tests.noninterference import feeds
-from tests.noninterference.roads import Job
+from tests.noninterference.roads import TEXTS, Job
 from tests.noninterference.streams import Stream
 from tests.noninterference.world import Feed, Town
 from transforms.failpoints import FailpointError, acting
@@ -35,8 +35,7 @@ def published_after_reruns(town: Town, feed: Feed) -> None:
     folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[1])
     results = f"{town.out}/[hd]a[ty]s-*.csv"
     town.run("report", *town.ledger(), *days, "--input", results, "--output", folder / "report.html")
-    publisher = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--all", "--output", folder / "portal")
-    town.run("publish", *town.ledger(), "--input", results, *publisher)
+    town.run("publish", *town.ledger(), "--input", results, *TEXTS, "--output", folder / "portal")
 
 
 def the_same_again(town: Town, feed: Feed) -> None:
