@@ -89,31 +89,31 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     if "speed" in guessed and (is_incomplete or len(arrays) > len(names)):
         del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
-    times = motion.array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
-    unit = notation.time_unit_of(times)
-    if is_incomplete:
-        names = dict.fromkeys(DESCRIPTION_BY_FIELD, motion.OPEN) | names
-        ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}  # of all fields, speed too
-        formats = () if unit else notation.time_formats(times)  # beside "iso", where no unit fits
-        return DraftedColumns(ordered, unit or "iso", tuple(guessed), time_formats=formats)
-    # Days since 1900, and letters of hemispheres, are looked for in the columns of time, lat and lon: all exist here.
-    drafted = drafted_columns(arrays, names, unit or _excel_unit(arrays, names["time"]))
-    return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
+    names = dict.fromkeys(DESCRIPTION_BY_FIELD, motion.OPEN) | names
+    drafted = drafted_columns(arrays, names, _unit_of(arrays, names["time"]), guessed)
+    if drafted.missing:  # letters of hemispheres belong to columns of lat and lon, which must exist
+        return drafted
+    return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)})
 
 
-def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Judges ids and finds formats of times, where every field has a column.
+def drafted_columns(
+    arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None, guessed: Sequence[str] = ()
+) -> DraftedColumns:
+    """Finds formats of times and, where every field has a column, judges ids.
 
     arrays: Arrow columns by name. names: column or columns by field. unit: of times; None for texts with a format.
     """
-    times, track = motion.array_of(arrays, names["time"]), _track(arrays, names, unit)
+    ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
+    formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # beside "iso"
+    drafted = DraftedColumns(ordered, unit or "iso", tuple(guessed), formats)
+    if drafted.missing:
+        return drafted
+    track = _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = motion.array_of(arrays, vehicle)
     comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)
     is_doubtful = not comes_once and motion.plausibility(track.positions(ids)) == motion.UNLIKELY
-    ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
-    guessed, formats = (), () if unit else notation.time_formats(times)  # callers that guessed columns set `guessed`
-    return DraftedColumns(ordered, unit or "iso", guessed, formats, is_doubtful=is_doubtful, comes_once=comes_once)
+    return replace(drafted, names=ordered | {"vehicle": vehicle}, is_doubtful=is_doubtful, comes_once=comes_once)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
@@ -131,7 +131,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         with_name = notation.by_name(field, unassigned)
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
-            candidates += [name for name in with_name if name not in candidates and _excel_unit(arrays, name)]
+            candidates += [name for name in with_name if name not in candidates and _unit_of(arrays, name) == "excel"]
             is_clock_apart = all(notation.is_date(arrays[name]) for name in candidates)  # of none, too
             if is_clock_apart and (pair := _date_and_clock(arrays, unassigned)):
                 names[field] = pair
@@ -183,7 +183,7 @@ def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, mo
     """Reads positions by each column that may be of times, the named one first."""
     column = names["time"]
     rivals = [name for name in arrays if name not in names.values() and notation.is_time(arrays[name])]
-    if not isinstance(column, str) or _excel_unit(arrays, column):  # a pair, or days since 1900, stays
+    if not isinstance(column, str) or _unit_of(arrays, column) == "excel":  # a pair, or days since 1900, stays
         rivals = []
     return {time: _track(arrays, {**names, "time": time}) for time in (column, *rivals)}
 
@@ -206,26 +206,17 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
 
 def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> motion.Track:
     """Reads the columns of times and positions. unit: of times, None to find it."""
-    times = _instants(motion.array_of(arrays, names["time"]), unit or _excel_unit(arrays, names["time"]))
+    array, unit = motion.array_of(arrays, names["time"]), unit or _unit_of(arrays, names["time"])
+    time_format = None if unit else next(iter(notation.time_formats(array)), None)  # a unit has no format
+    times = notation.units(unit or "iso", time_format, zone="UTC").instants(array)
     return motion.track_of(times, arrays[names["lat"]], arrays[names["lon"]])
 
 
-def _instants(times: Any, unit: str | None = None) -> Any:
-    """Reads a column of times; without a unit by the notation that fits."""
-    unit = unit or notation.time_unit_of(times)
-    time_format = None if unit else next(iter(notation.time_formats(times)), None)  # a unit has no format
-    return notation.units(unit or "iso", time_format, zone="UTC").instants(times)
-
-
-def _excel_unit(arrays: Mapping[str, Any], column: motion.Column) -> str | None:
-    """Returns "excel" if a column named like times has days since 1900, else None."""
-    if not isinstance(column, str) or not notation.by_name("time", [column]) or not notation.is_plain(arrays[column]):
-        return None
-    fits = (
-        notation.in_century(notation.units("excel", zone="UTC").instants(arrays[column])).mean()
-        >= 1 - notation.MOST_BAD
-    )
-    return "excel" if fits else None
+def _unit_of(arrays: Mapping[str, Any], column: motion.Column) -> str | None:
+    """Finds the unit of times, or None; days since 1900 only in a column named like times."""
+    is_named = isinstance(column, str) and notation.by_name("time", [column])
+    tried = (*notation.TIME_UNITS, "excel") if is_named else notation.TIME_UNITS
+    return notation.time_unit_of(motion.array_of(arrays, column), tried)
 
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:

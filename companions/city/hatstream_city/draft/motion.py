@@ -290,7 +290,7 @@ def codes_of(ids: Any) -> Int64s:
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
     """Returns a field's array: a struct if it has several columns, nulls for OPEN."""
     if column == OPEN:
-        return pa.nulls(len(next(iter(arrays.values()))), pa.string())
+        return pa.nulls(len(next(iter(arrays.values()), ())), pa.string())
     if isinstance(column, str):
         return arrays[column]
     return pa.StructArray.from_arrays([arrays[name] for name in column], names=list(map(str, range(len(column)))))
