@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -195,10 +195,19 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*notation.by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
-    column = next(iter([*named, *others]), None)  # by name, the plainest first; else the file's first by values
-    if {"time", "lat", "lon"} <= names.keys():
-        # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
-        column = motion.best_vehicle(named, others, arrays, _tracks(arrays, names).values()) or column
+    tracks = _tracks(arrays, names).values() if {"time", "lat", "lon"} <= names.keys() else ()
+
+    @cache
+    def rank(name: str) -> int:
+        ranks = (motion.plausibility(track.positions(arrays[name])) for track in tracks)
+        return max(ranks, default=motion.UNKNOWN)
+
+    # A name is no proof, as it may be of ids of rows: rows must look like vehicles'. max: the plainest name comes first.
+    column = max(named, key=rank, default=None)
+    if column is None or rank(column) != motion.LIKELY:
+        likely = [name for name in others if rank(name) == motion.LIKELY]
+        # A vehicle drives several trips: of ids of vehicles and of trips, those of vehicles are fewer.
+        column = min(likely, key=lambda name: len(arrays[name].unique()), default=column or next(iter(others), None))
     if column is not None:
         names["vehicle"] = column
         guessed += [] if column in named else ["vehicle"]

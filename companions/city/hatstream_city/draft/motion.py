@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -125,27 +125,6 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
 
 
 # --- which column is of vehicles, and which of a field's rivals ----------------------------------------------------
-
-
-def best_vehicle(
-    named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], tracks: Collection[Track]
-) -> str | None:
-    """Picks the most plausible column of vehicles, or None.
-
-    named: columns with a vehicle's name, best first; one of them is picked even if no column at all is LIKELY.
-    others: columns that may hold ids. arrays: columns by name. tracks: one for each column that may be of times.
-    """
-
-    def rank(name: str) -> int:
-        return max(plausibility(track.positions(arrays[name])) for track in tracks)
-
-    ranks = {name: rank(name) for name in named}
-    best = max(named, key=ranks.__getitem__, default=None)
-    if best is not None and ranks[best] == LIKELY:
-        return best
-    likely = [name for name in others if rank(name) == LIKELY]
-    # A vehicle drives several trips: of ids of vehicles and of trips, those of vehicles are fewer.
-    return min(likely, key=lambda name: len(arrays[name].unique()), default=best)
 
 
 def plausibility(rows: DraftPositions) -> int:
