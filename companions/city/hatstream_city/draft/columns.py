@@ -202,7 +202,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
         ranks = (motion.plausibility(track.positions(arrays[name])) for track in tracks)
         return max(ranks, default=motion.UNKNOWN)
 
-    # A name is no proof, as it may be of ids of rows: rows must look like vehicles'. max: the plainest name comes first.
+    # A name is no proof, as it may be of ids of rows: rows must look like vehicles'. The plainest of equals is taken.
     column = max(named, key=rank, default=None)
     if column is None or rank(column) != motion.LIKELY:
         likely = [name for name in others if rank(name) == motion.LIKELY]
