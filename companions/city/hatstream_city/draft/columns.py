@@ -222,7 +222,7 @@ def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None
 
 
 def _unit_of(arrays: Mapping[str, Any], column: motion.Column) -> str | None:
-    """Finds the unit of times, or None; days since 1900 only in a column named like times."""
+    """Finds the unit of times; days since 1900 only by a column's name."""
     is_named = isinstance(column, str) and notation.by_name("time", [column])
     tried = (*notation.TIME_UNITS, "excel") if is_named else notation.TIME_UNITS
     return notation.time_unit_of(motion.array_of(arrays, column), tried)
