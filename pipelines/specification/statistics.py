@@ -67,17 +67,10 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
     """
     defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
     names = defaults.keys() - filled_in.keys()
-    for name, value in options.items():
+    for name in options:
         if name not in names:
             keys = [*names, "name", "mechanism", "weight"]
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, keys)}")
-        if isinstance(value, str | int):  # checked by itself for a message that names it; others are below
-            try:
-                msgspec.convert({name: value}, cls)
-            except msgspec.ValidationError as error:  # with the mechanism's own rule, if it states one
-                rule = str(error)
-                has_rule = rule.startswith(f"{name} must")
-                raise ValueError(rule if has_rule else f"{name} = {value!r} is not available") from None
     if caps and defaults.get("m_ub") == "none":  # m_ub: cap of a vehicle's samples in a HAT; "opt": of least error
         options = {"m_ub": "opt"} | options  # instead of no cap; the specification's own m_ub wins
     fixed = {name: value for name, value in filled_in.items() if name in defaults}
