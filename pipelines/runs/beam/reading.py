@@ -94,15 +94,13 @@ def read_pieces(
     """Reads pieces in a few threads; raises unexpected errors."""
     threads = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
     waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=threads)
-    lock, is_over = threading.Lock(), threading.Event()
-
-    def take() -> Piece | None:
-        with lock:
-            return next(waiting, None)
+    is_over = threading.Event()
 
     def work() -> None:
         """Puts pieces' batches into `results`, and None when no piece is left."""
-        while (piece := take()) and not is_over.is_set():
+        for piece in waiting:  # a sequence's iterator gives each to one thread
+            if is_over.is_set():
+                return
             try:
                 for batch in read(piece):
                     results.put(batch)
