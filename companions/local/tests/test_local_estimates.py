@@ -14,53 +14,46 @@ from companions.local.tests.worlds import GOOD, beta_values, dense_em, dense_log
 from hatstream_local.fusion import fuse as fusing
 from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.fusion.fuse import GroupReports, fuse, join, perturb
+from hatstream_local.mechanisms import estimates
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate, middles
-from hatstream_local.mechanisms.estimates import (
-    GRID,
-    Method,
-    fixed_weights,
-    fused_mean,
-    maximum_likelihood,
-    per_user,
-    second_moments,
-    smoothed,
-)
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Piecewise, Reports, Service, StochasticRounding
 from tests.statistical.checks import seeded
 
 FOUR = [("sr", 0.5), ("laplace", 1.0), ("pm", 0.7), ("sw", 2.0)]
-METHODS: list[Method] = ["ua", "fixed", "uwa"]
+METHODS: list[estimates.Method] = ["ua", "fixed", "uwa"]
 
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
 @every_method
-def test_the_order_of_services_changes_no_bit(method: Method) -> None:
+def test_the_order_of_services_changes_no_bit(method: estimates.Method) -> None:
     reports = reports_of(beta_values(300), FOUR, missing=0.3)
-    expected = per_user(reports, method)
+    expected = estimates.per_user(reports, method)
     for order in permutations(range(4)):
         shuffled = Reports([reports.services[i] for i in order], reports.values[list(order)])
-        assert np.array_equal(per_user(shuffled, method), expected, equal_nan=True)
+        assert np.array_equal(estimates.per_user(shuffled, method), expected, equal_nan=True)
 
 
 @every_method
-def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: Method) -> None:
+def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: estimates.Method) -> None:
     reports = reports_of(beta_values(50), FOUR)
     padded = Reports(reports.services, np.concatenate([reports.values, np.full((4, 3), np.nan)], axis=1))
-    assert fused_mean(padded, method).value == pytest.approx(fused_mean(reports, method).value, rel=1e-14)
-    assert fused_mean(padded, method).users == 50
+    assert estimates.fused_mean(padded, method).value == pytest.approx(
+        estimates.fused_mean(reports, method).value, rel=1e-14
+    )
+    assert estimates.fused_mean(padded, method).users == 50
     with pytest.raises(ValueError, match="at least one report"):
-        fused_mean(Reports(reports.services, reports.values[:, :0]), method)
+        estimates.fused_mean(Reports(reports.services, reports.values[:, :0]), method)
 
 
 def test_fixed_weights_are_inverse_variances_averaged_over_a_uniform_prior() -> None:
     reports = reports_of(np.zeros(1), FOUR)
     averaged = [float(np.mean(service.mechanism.variance(middles(10_000)))) for service in reports.services]
     expected = 1 / np.array(averaged)
-    assert fixed_weights(reports) == pytest.approx(expected / expected.sum(), rel=1e-6)
+    assert estimates.fixed_weights(reports) == pytest.approx(expected / expected.sum(), rel=1e-6)
 
 
-def expectation(value: float, epsilon: float, method: Method) -> float:
+def expectation(value: float, epsilon: float, method: estimates.Method) -> float:
     """E[estimate | value] with one SR and one PM report: both atoms, and PM's density at 40,000 middles a piece."""
     sr, pm = StochasticRounding(epsilon), Piecewise(epsilon)
     centre, half = value / pm.keep, pm.width / pm.keep
@@ -71,8 +64,8 @@ def expectation(value: float, epsilon: float, method: Method) -> float:
     total = 0.0
     for atom in (sr.low, sr.high):
         table = np.stack([reports, np.full(reports.size, atom)])
-        estimates = per_user(Reports([Service("pm", pm), Service("sr", sr)], table), method)
-        total += float(np.exp(sr.log_density(np.array(atom), np.array(value))) * (estimates @ mass))
+        per_user = estimates.per_user(Reports([Service("pm", pm), Service("sr", sr)], table), method)
+        total += float(np.exp(sr.log_density(np.array(atom), np.array(value))) * (per_user @ mass))
     return total
 
 
@@ -95,11 +88,11 @@ def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> N
     """Seven services with missing reports, two of them Laplace, against densities user by user over the grid."""
     kinds = [(kind, epsilon) for kind in ("sr", "laplace", "pm", "sw", "laplace", "pm", "sr")]
     reports = reports_of(np.linspace(-1, 1, 2_000), kinds, missing=0.3)
-    values = middles(GRID)
-    log_posterior = dense_log_likelihood(reports, GRID)
+    values = middles(estimates.GRID)
+    log_posterior = dense_log_likelihood(reports, estimates.GRID)
     posterior = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
     expected = posterior @ values**2 / posterior.sum(axis=1)
-    moments = second_moments(reports)
+    moments = estimates.second_moments(reports)
     near = np.abs(moments / expected - 1) < 1e-10
     # A window narrower than the grid may hold no value of it; the nearest one is taken then.
     assert near.all() if epsilon < 4 else near.mean() > 0.5
@@ -121,7 +114,7 @@ def test_two_standard_errors_cover_the_true_mean_of_these_users(users: int, epsi
             if not heard.any():
                 covered += 1
                 continue
-            fused = fused_mean(part, method)
+            fused = estimates.fused_mean(part, method)
             truth = float(values[start : start + users][heard].mean())
             covered += abs(fused.value - truth) <= 2 * fused.standard_error
         assert covered / 400 >= 0.9
@@ -182,7 +175,7 @@ def test_the_fast_likelihood_is_the_dense_one(
 def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float) -> None:
     reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE])
     rows = aggregate(reports, 64)
-    maximum = maximum_likelihood(rows)
+    maximum = estimates.maximum_likelihood(rows)
     evaluation = rows.evaluate(maximum.shares)
     assert maximum.converged
     assert maximum.gap <= 1e-9
@@ -200,22 +193,22 @@ def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float
 def test_the_order_of_services_changes_no_bit_of_a_distribution() -> None:
     reports = reports_of(beta_values(2_000), THREE, missing=0.2)
     turned = Reports(list(reports.services)[::-1], reports.values[::-1])
-    for method in (maximum_likelihood, smoothed):
+    for method in (estimates.maximum_likelihood, estimates.smoothed):
         assert np.array_equal(method(aggregate(reports, 32)).shares, method(aggregate(turned, 32)).shares)
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 10.0, 50.0])
-@pytest.mark.parametrize("method", [maximum_likelihood, smoothed])
+@pytest.mark.parametrize("method", [estimates.maximum_likelihood, estimates.smoothed])
 def test_extreme_epsilons_converge(epsilon: float, method: object) -> None:
     """At 50 the reports are the values; the fused distribution is theirs."""
     values = beta_values(3_000)
     rows = aggregate(reports_of(values, [(kind, epsilon) for kind, _ in THREE]), 128)
-    fused = maximum_likelihood(rows) if method is maximum_likelihood else smoothed(rows)
+    fused = estimates.maximum_likelihood(rows) if method is estimates.maximum_likelihood else estimates.smoothed(rows)
     assert fused.converged
     assert np.isfinite(fused.shares).all()
     if epsilon == 50:
         true = np.histogram(values, 128, (-1, 1))[0] / values.size
-        assert np.abs(fused.shares - true).sum() < (0.15 if method is maximum_likelihood else 0.2)
+        assert np.abs(fused.shares - true).sum() < (0.15 if method is estimates.maximum_likelihood else 0.2)
 
 
 def test_laplace_reports_and_silent_users_are_left_out() -> None:
@@ -308,7 +301,7 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
     rows = fuse(parts, RULES)
     assert fuse(parts[::-1], RULES) == rows
     means = {row["service"]: row for row in rows if row["statistic"] == "mean"}
-    fused = fused_mean(Reports(SERVICES, reports), "fixed")
+    fused = estimates.fused_mean(Reports(SERVICES, reports), "fixed")
     assert set(means) == {"all", "maps", "weather"}
     assert means["all"]["value"] == pytest.approx((fused.value + 1) / 2 * 65)
     assert means["all"]["lower95"] < means["all"]["value"] < means["all"]["upper95"]
