@@ -36,22 +36,18 @@ def left_out(feed: Gtfs) -> list[str]:
     if feed.skipped != 1:
         rows = f"{feed.skipped:,} rows of the timetable have more or fewer columns than their header, and are left out."
     trip, stop = (feed.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
-    unknown, no_point = int(((trip < 0) | (stop < 0)).sum()), np.isnan(feed.shape_positions[0])
-    points, frequencies = int(no_point.sum()), int((~feed.are_frequencies).sum())
     stops = np.unique(feed.stop_times.stop)
-    nowhere = stops[np.isnan(feed.stop_positions[0][stops])]
-    stop_id = (feed.tables["stops"]["stop_id"][int(nowhere[0])].as_py() or "") if nowhere.size else ""
-    first_id = "".join(letter for letter in stop_id if letter.isprintable())[:NAME_LETTERS]
-    sentences = {
-        rows: feed.skipped,
-        f"Left out: {unknown:,} of {trip.size:,} stop times, of a trip or stop that has no row.": unknown,
-        f"Left out: {nowhere.size:,} of {stops.size:,} stops that are served, without a position or {_IMPOSSIBLE}. "
-        f"The first is stop_id {first_id!r}.": nowhere.size,
-        f"Left out: {points:,} of {no_point.size:,} points of shapes, without a position or {_IMPOSSIBLE}.": points,
-        f"Left out: {frequencies:,} of {feed.are_frequencies.size:,} rows of frequencies.txt, without trip, times or "
-        "headway.": frequencies,
+    nowhere = np.isnan(feed.stop_positions[0][stops])
+    first_ids = feed.tables["stops"]["stop_id"].take(stops[nowhere][:1]).to_pylist()
+    first_id = "".join(letter for letter in "".join(filter(None, first_ids)) if letter.isprintable())[:NAME_LETTERS]
+    masks = {  # of what is left out, in words
+        "stop times, of a trip or stop that has no row": (trip < 0) | (stop < 0),
+        f"stops that are served, without a position or {_IMPOSSIBLE}. The first is stop_id {first_id!r}": nowhere,
+        f"points of shapes, without a position or {_IMPOSSIBLE}": np.isnan(feed.shape_positions[0]),
+        "rows of frequencies.txt, without trip, times or headway": ~feed.are_frequencies,
     }
-    return [sentence for sentence, count in sentences.items() if count]
+    sentences = [f"Left out: {mask.sum():,} of {mask.size:,} {what}." for what, mask in masks.items() if mask.any()]
+    return [rows] * bool(feed.skipped) + sentences
 
 
 REGION, PLACES, GROUND, SEGMENTS, VISITS, HOURS = "region", "places", "ground", "segments", "visits", "hours"
