@@ -276,3 +276,16 @@ def test_ids_that_never_come_again_in_several_files_are_of_rows(tmp_path):
         lines = [(f"R{number}-{step}", *others) for step, (_, *others) in enumerate(rows()[number::3])]
         as_csv(tmp_path / f"2026-03-0{number + 1}.csv", ("id", "time", "lat", "lon", "speed"), lines)
     assert 'vehicle = "?"' in draft(tmp_path, adds_and_removes=True).toml
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "fields"),
+    [("vehicles", 1, 5), ("reports", 40, 5), ("reports", 1, 4)],
+    ids=["named", "in motion", "with speeds"],
+)
+def test_of_several_arrays_that_of_vehicles_is_read(name, steps, fields, tmp_path):
+    names, (_, now, lat, lon, kmh) = ("id", "time", "lat", "lon", "speed"), rows()[0]
+    stops = [dict(zip(names[:fields], (f"S{n}", now, lat, lon - n / 500, kmh), strict=False)) for n in range(90)]
+    vehicles = [dict(zip(names, row, strict=True)) for row in by_time()[: 6 * steps]]
+    (tmp_path / "feed.json").write_text(json.dumps({"stops": 3 * stops, name: vehicles}))
+    assert f'records = "{name}"' in draft(tmp_path / "feed.json", adds_and_removes=True).toml

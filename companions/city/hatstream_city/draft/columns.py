@@ -34,7 +34,7 @@ class DraftedColumns:
     names: column or columns by field; no speed where there is none. guessed: fields found by their values alone.
     time_formats: formats that fit most times which are not ISO 8601; several where day and month are both small.
     options: deviations of a layout with fixed columns from its defaults. is_doubtful: rows of one vehicle id do not
-    look like one vehicle's. comes_once: no vehicle has a second row.
+    look like one vehicle's. comes_once: no vehicle has a second row. moves: some vehicle is seen at two places.
     """
 
     names: Mapping[str, motion.Column]
@@ -43,6 +43,7 @@ class DraftedColumns:
     time_formats: tuple[str, ...] = ()
     is_doubtful: bool = False
     comes_once: bool = False
+    moves: bool = False
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -112,8 +113,11 @@ def drafted_columns(
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = motion.array_of(arrays, vehicle)
     comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)
-    is_doubtful = not comes_once and motion.plausibility(track.positions(ids)) == motion.UNLIKELY
-    return replace(drafted, names=ordered | {"vehicle": vehicle}, is_doubtful=is_doubtful, comes_once=comes_once)
+    rows = track.positions(ids)
+    is_doubtful = not comes_once and motion.plausibility(rows) == motion.UNLIKELY
+    moves = bool((motion.steps_of(rows).metres > motion.LEAST_MOVE_M).any())
+    ordered |= {"vehicle": vehicle}
+    return replace(drafted, names=ordered, is_doubtful=is_doubtful, comes_once=comes_once, moves=moves)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:

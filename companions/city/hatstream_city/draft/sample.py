@@ -206,13 +206,16 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:_MOST_PATHS]]
-        for sample in samples:
-            first_rows = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
-            if not find_columns(with_points(first_rows)[0]).missing:
-                return sample
-        if samples:  # none is complete: the likeliest
-            return samples[0]
+        return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
     return Sample("json" if is_array else "jsonl", columns)
+
+
+def _rank(sample: Sample) -> tuple[bool, ...]:
+    """Ranks objects: complete ones first, then by path's name, motion and speeds."""
+    found = find_columns(with_points({name: values[:LOOKED_AT] for name, values in sample.columns.items()})[0])
+    key = (sample.options.get("records") or "").rstrip("[]*.").lower()
+    is_named = sample.own is not None or re.search("(vehicle|position|activit(y|ie)|buse?|fleet)s?(data|list)?$", key)
+    return (False,) if found.missing else (True, bool(is_named), found.moves, "speed" in found.names)
 
 
 def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
