@@ -113,7 +113,7 @@ class PublishedDay(NamedTuple):
 
     date: str
     rows: int
-    columns: pa.Schema | None  # None without rows
+    columns: list[ColumnEntry]  # none without rows
     content: Mapping[str, bytes]  # of each file, by name; empty once it is written
 
 
@@ -134,9 +134,9 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
     values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
     content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
-        return PublishedDay(date, rows=0, columns=None, content=content)
+        return PublishedDay(date, rows=0, columns=[], content=content)
     content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
-    return PublishedDay(date, table.num_rows, table.schema, content)
+    return PublishedDay(date, table.num_rows, columns_of(table.schema, edition.spec), content)
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:

@@ -176,7 +176,10 @@ class Site:
         card = f"{self.info.title}: privacy"
         files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
         files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
-        columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)  # else the days'
+        columns = {name: table.columns for name, table in tables.items()}
+        columns = columns or {
+            HATS: day.columns for day in days if day.columns
+        }  # without tables those of the newest day
         files["dictionary.csv"] = dictionary_csv(columns)
         files[formats.LATEST_VALUES] = formats.slot_geojson(slot, places)
         files[formats.DAYS] = formats.days_json(days, update.digests)
@@ -266,12 +269,6 @@ def _pointer(edition: Edition, slot: formats.NewestSlot, files: Mapping[str, byt
         "days": formats.DAYS,
         **({"map": map_file} if map_file else {}),
     }
-
-
-def _columns(edition: Edition, days: Iterable[formats.PublishedDay]) -> dict[str, list[formats.ColumnEntry]]:
-    """Describes columns by the newest day with rows, for want of tables."""
-    newest = next((day.columns for day in reversed(list(days)) if day.columns is not None), None)
-    return {} if newest is None else {HATS: formats.columns_of(newest, edition.spec)}
 
 
 class _Table(NamedTuple):
