@@ -176,10 +176,8 @@ class Site:
         card = f"{self.info.title}: privacy"
         files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
         files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
-        columns = {name: table.columns for name, table in tables.items()}
-        columns = columns or {
-            HATS: day.columns for day in days if day.columns
-        }  # without tables those of the newest day
+        of_day = next((day.columns for day in reversed(days) if day.columns), [])  # of the newest one with rows
+        columns = {name: table.columns for name, table in tables.items()} or {HATS: of_day}
         files["dictionary.csv"] = dictionary_csv(columns)
         files[formats.LATEST_VALUES] = formats.slot_geojson(slot, places)
         files[formats.DAYS] = formats.days_json(days, update.digests)
