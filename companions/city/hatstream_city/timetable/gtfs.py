@@ -177,9 +177,9 @@ def read_gtfs(path: Path) -> Gtfs:
     for name, columns in _COLUMNS_BY_TABLE.items():
         try:
             with _opened(path, f"{name}.txt") as file:
-                header = _header(file)
+                line = file.readline(1 << 16).decode("utf-8-sig")
             with _opened(path, f"{name}.txt") as file:  # from its start again
-                table, bad_rows = _table(_Utf8(file), header, columns)
+                table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), columns)
         except FileNotFoundError:
             if name in _NEEDED_BY_TABLE:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
@@ -239,11 +239,6 @@ def _opened(path: Path, name: str) -> IO[bytes]:
         if members[0].file_size > max(SMALL_BYTES, EXPANSION * members[0].compress_size):
             raise zipfile.BadZipFile(f"{name} expands to more than {EXPANSION} times its size")
         return archive.open(members[0])
-
-
-def _header(file: IO[bytes]) -> list[str]:
-    """Reads the names of a table's columns from its first line."""
-    return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
 def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:

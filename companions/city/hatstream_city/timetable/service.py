@@ -132,6 +132,10 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
     # by_key: profiles by route, stop or trip in place of cells; their rows count from 0, and in a profile 0 means none.
     # runs: vehicles by pair of stops.
+
+    def in_groups(rows: Int64s, steps: int) -> Int64s:  # about as releases group keys: by eight, then all
+        return rows // 8 if steps == 1 else np.zeros_like(rows)
+
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -142,7 +146,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
         profile=_profile(vehicle, stop_cells[stop], hour, _coarser),
-        by_key={column: _profile(vehicle, 1 + rows, hour, _group) for column, rows in keys.items()},
+        by_key={column: _profile(vehicle, 1 + rows, hour, in_groups) for column, rows in keys.items()},
         runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
 
@@ -269,11 +273,6 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
     """Finds H3 cells' parents, so many resolutions coarser."""
     resolution = h3_int.get_resolution(int(cells[0])) if cells.size else 0
     return np.array([h3_int.cell_to_parent(cell, max(resolution - steps, 0)) for cell in cells.tolist()], np.int64)
-
-
-def _group(rows: Int64s, steps: int) -> Int64s:
-    """Groups rows of a table about as releases group keys: by eight, then all."""
-    return rows // 8 if steps == 1 else np.zeros_like(rows)
 
 
 def _median_pairs(vehicle: Int64s, area: Int64s, time: Int64s) -> int:

@@ -96,8 +96,9 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     cells = cells[cells > 0]  # 0: of a stop without position
     if not cells.size:
         raise InputError(f"{path}: no stop that is served has a position")
+    outline = h3.cells_to_geo([h3.int_to_str(cell) for cell in cells.tolist()])  # which holds exactly these cells
     documents = {
-        REGION: region_document(cells),
+        REGION: {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": outline},
         PLACES: places_document(feed, cells, passages, resolution),
         GROUND: ground_document(feed),
     }
@@ -150,12 +151,6 @@ def _table(visits: Mapping[str, float]) -> bytes:
 
 SIMPLE_M = 15.0  # how far a drawn line may lie from the real one
 MOST_ROUTES_NAMED = 12
-
-
-def region_document(cells: Int64s) -> dict[str, Any]:
-    """Draws the cells' outline as GeoJSON; at their resolution it holds exactly these cells."""
-    shape = h3.cells_to_geo([h3.int_to_str(cell) for cell in cells.tolist()])
-    return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
 
 
 def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: int) -> dict[str, Any]:
@@ -212,15 +207,12 @@ def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:
 
 def _routes_text(routes: Sequence[str] | set[str]) -> str:
     """Lists routes in words, MOST_ROUTES_NAMED of them."""
-    shown = sorted(filter(None, routes), key=_natural)
+    # Numbers in names count as such: route 9 comes before route 10.
+    numbers = {name: [(int(n) if n.isdecimal() else -1, n) for n in re.split(r"(\d+)", name)] for name in routes}
+    shown = sorted(filter(None, routes), key=numbers.__getitem__)
     suffix = f" and {len(shown) - MOST_ROUTES_NAMED} more" if len(shown) > MOST_ROUTES_NAMED else ""
     word = "route" if len(shown) == 1 else "routes"
     return f"{word} {', '.join(shown[:MOST_ROUTES_NAMED])}{suffix}" if shown else ""
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    """Splits a text so that route 9 sorts before route 10."""
-    return [(int(token) if token.isdecimal() else -1, token) for token in re.split(r"(\d+)", text)]
 
 
 def route_names(feed: Gtfs) -> list[str]:

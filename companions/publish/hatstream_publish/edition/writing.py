@@ -43,7 +43,8 @@ class FolderUpdate:
         sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
         former = _names_in(self.folder / SUMS)
         self.put(SUMS, sums.encode())
-        for name in sorted(set(self.changed), key=_order):
+        # The package comes first, which marks a published folder, and the pointer last.
+        for name in sorted(set(self.changed), key=lambda name: (name == LATEST, name == SUMS, name != PACKAGE)):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
         for name in former - self.digests.keys():  # but maps' data, which open pages may still fetch
@@ -80,11 +81,6 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
         with suppress(OSError):
             folder.rmdir()  # fails unless it is empty: new, and its update failed
         os.close(handle)
-
-
-def _order(name: str) -> tuple[bool, ...]:
-    """Sorts the package first, which marks a published folder, and the pointer last."""
-    return name == LATEST, name == SUMS, name != PACKAGE
 
 
 def refuse_secrets(folder: Path) -> None:
