@@ -155,6 +155,19 @@ def test_dates_and_clocks_as_databases_write_them_are_paired(date_form, clock_fo
     assert read == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("form", "written"), [("%y-%m-%d", ["%y-%m-%d", "%d-%m-%y"]), ("%d-%m-%y", ["%d-%m-%y", "%y-%m-%d"]), ("%Y%j", [])]
+)
+def test_years_of_two_digits_and_days_of_a_year_are_no_other_parts_of_dates(form, written, tmp_path):
+    lines = []
+    for bus, time, *others in rows():
+        moment = datetime.fromisoformat(time).replace(day=14 + int(bus[-1]), month=3)
+        lines.append((bus, moment.strftime(f"{form} %H:%M:%S"), *others))
+    result = draft(as_csv(tmp_path / "feed.csv", NAMES, lines), adds_and_removes=True)
+    assert re.findall(r'"(%.*?) %H:%M:%S"', result.toml) == written
+    assert any("cannot be told apart" in line for line in result.warnings) == bool(written)
+
+
 def test_days_since_1900_may_have_a_decimal_comma(tmp_path):
     lines = []
     for bus, time, *others in rows():

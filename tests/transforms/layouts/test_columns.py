@@ -229,6 +229,12 @@ def test_what_python_refuses_is_refused(text, form):
         assert fits or not times.valid[0]
 
 
+def test_without_separators_each_part_of_a_date_has_two_digits():
+    """A day of the year is no month and day; Python's strptime takes it."""
+    times = TimeFormat.of("%Y%m%d %H:%M").instants(pa.array(["2026072 8:15", "20260702 8:15"]), "UTC")
+    assert times.valid.tolist() == [False, True]
+
+
 def test_a_time_of_the_hour_that_happens_twice_is_a_clock_change_and_without_a_zone_it_has_no_offset():
     texts = pa.array(["06.11.2016 01:30", "06.11.2016 05:00"]).dictionary_encode()
     times = TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")

@@ -11,6 +11,7 @@ from operator import eq
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
+import numpy as np
 import pyarrow as pa
 
 from hatstream.api import MergedIds, layout, vehicle_ids
@@ -192,7 +193,10 @@ def time_formats(array: Any) -> tuple[str, ...]:
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
     fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
-    return tuple(form for form in fitting if "%s" not in form) or tuple(fitting)
+    formats = [form for form in fitting if "%s" not in form] or fitting
+    if len({form.startswith("%y") for form in formats}) > 1:  # the year is first or last: times are of few days, and near
+        formats.sort(key=lambda form: _days(head, form))
+    return tuple(formats)
 
 
 @cache
@@ -211,6 +215,13 @@ def _plain_text(value: Any) -> str:
 
 def _fits(array: Any, form: str) -> bool:
     return bool(in_century(units(time_format=form, zone="UTC").instants(array)).mean() >= 1 - MOST_BAD)
+
+
+def _days(array: Any, form: str) -> tuple[float, float]:
+    """Measures between which days times lie, and how far from today."""
+    instants = units(time_format=form, zone="UTC").instants(array)
+    days = instants.us[instants.valid] // 86_400_000_000
+    return float(np.ptp(days)), abs(float(days[0]) - datetime.now(UTC).timestamp() / 86_400)
 
 
 def is_time(array: Any) -> bool:
