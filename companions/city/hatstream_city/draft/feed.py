@@ -23,10 +23,6 @@ _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
 )
-_MALFORMED = (
-    "{:,} of the first rows are malformed, and refused: of CSV each line must have as many fields as the first, and no "
-    "line break between quotes."
-)
 _UNFIT = (
     "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
 )
@@ -80,11 +76,6 @@ class DraftedFeed:
         return bool(self.columns.missing) or (not self.sample.own and "vehicle" in self.columns.guessed)
 
     @property
-    def malformed(self) -> str:
-        """Sentence on rows that a release refuses; empty for none."""
-        return _malformed(self.counts)
-
-    @property
     def derived(self) -> str:
         """TOML line of the derived speeds' limits."""
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
@@ -128,7 +119,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         counts = counted(files, sample, columns, zone=zones[0] if zones and not columns.says_utc else "UTC")
         if counts.usable < _LEAST_USABLE:
             rule = (_UNFIT if sample.own else _UNREAD).format(counts.usable, sample.layout)
-            raise InputError(f"{files[0]}: {rule}. {_malformed(counts)}".rstrip(". "))
+            raise InputError(f"{files[0]}: {rule}. {counts.about_malformed}".rstrip(". "))
     no_value = unknown_speeds(placed.with_speed().speed)
     with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
     columns, unit, unit_why, too_fast = _unit_of(sample, columns, with_speed)
@@ -147,11 +138,6 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         no_value=no_value,
         strange=motion.strange_speeds(with_speed, UPPER_KMH / notation.KMH[unit]),
     )
-
-
-def _malformed(counts: Counts) -> str:
-    """Words how many first rows are malformed; empty for none."""
-    return _MALFORMED.format(counts.malformed) if counts.malformed else ""
 
 
 def _check_on_land(path: Path, placed: motion.DraftPositions) -> None:
