@@ -11,6 +11,7 @@ import pytest
 
 from companions.publish.tests.conftest import collected, mapped
 from hatstream_publish.commands.map import claim_of
+from hatstream_publish.edition.site import TITLE_BY_PRODUCT
 from hatstream_publish.pages.page import GUESSES, odds, reliability, words
 from hatstream_publish.pages.rows import ADVICE, STATUSES, read_rows
 from pipelines.account import location
@@ -152,7 +153,7 @@ def test_each_text_of_the_program_is_in_the_table_in_every_language() -> None:
     program = "".join(path.read_text() for path in TEMPLATES.glob("map/*.js"))
     texts = {text[1:-1] for found in CALLED.findall(program) for text in found if text}
     assert len(texts) > 30
-    assert texts | {*STATUSES.values(), *ADVICE.values()} <= english
+    assert texts | {*STATUSES.values(), *ADVICE.values(), *TITLE_BY_PRODUCT.values()} <= english
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ MEDIA = {
     "md": "text/markdown",
     "toml": "application/toml",
 }
-_TITLE_BY_PRODUCT = {
+TITLE_BY_PRODUCT = {
     HATS: "Values by place and slot",
     OF_DAYS: "Values by place and day",
     "cell-part": "Values by place and part of the day",
@@ -187,7 +187,7 @@ class Site:
             update.put(name, content)
             if not name.startswith(f"{MAPS}/"):
                 stem, _, ending = name.rpartition(".")
-                title, digest = _TITLE_BY_PRODUCT.get(stem, stem.capitalize()), update.digests[name]
+                title, digest = TITLE_BY_PRODUCT.get(stem, stem.capitalize()), update.digests[name]
                 parts.append(PublishedFile(name, title, MEDIA[ending], len(content), digest, schemas.get(name)))
         # Records and pages that list those files.
         update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
