@@ -187,7 +187,7 @@ def _(derived: Any, positions: Any, limits: Any, *grid: Any) -> Any:
     return derived(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, *grid)
 
 
-@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.fusion.columns:parse_reports")
+@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.specification:parse_reports")
 def _(parse_reports: Any, table: Any, rules: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
     unreadable = np.flatnonzero(~rules.layout.units.numbers(table.column("report")).valid)

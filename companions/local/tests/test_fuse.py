@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from companions.local.tests.worlds import GOOD, rules
-from hatstream_local.fusion.columns import parse_reports
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Service
-from hatstream_local.specification import load_fusion
+from hatstream_local.specification import load_fusion, parse_reports
 from pipelines.cli import hatstream, main
 from pipelines.errors import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
 from pipelines.specification import SpecificationError

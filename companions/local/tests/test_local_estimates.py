@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from companions.local.tests.worlds import GOOD, beta_values, dense_em, dense_log_likelihood, reports_of, rules
 from hatstream_local.fusion import fuse as fusing
-from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.fusion.fuse import GroupReports, fuse, join, perturb
 from hatstream_local.mechanisms import estimates
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate, middles
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Piecewise, Reports, Service, StochasticRounding
+from hatstream_local.specification import Reported, parse_reports
 from tests.statistical.checks import seeded
 
 FOUR = [("sr", 0.5), ("laplace", 1.0), ("pm", 0.7), ("sw", 2.0)]

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatstream.api import layout
-from hatstream_local.fusion.columns import Hours
 from hatstream_local.mechanisms.aggregate import middles
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
-from hatstream_local.specification import FusionSpecification
+from hatstream_local.specification import FusionSpecification, Hours
 from tests.statistical.checks import seeded
 
 Float64s = NDArray[np.float64]

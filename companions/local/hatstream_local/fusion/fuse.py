@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from dpops import Noise
 from hatstream.api import InputError, UsageError, input_paths, read_batches, read_positions, write_rows
-from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate
 from hatstream_local.mechanisms.estimates import Distribution, fused_mean, maximum_likelihood, smoothed
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Laplace, Reports, Service
-from hatstream_local.specification import FUSED, GRID_STEPS, FusionSpecification
+from hatstream_local.specification import FUSED, GRID_STEPS, FusionSpecification, Reported, parse_reports
 
 Row = dict[str, Any]
 Progress = Callable[[str, int, int | None], None]
