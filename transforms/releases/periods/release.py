@@ -68,6 +68,7 @@ class PeriodRelease(VectorRelease):
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     draws_in_order = True
+    centres = staticmethod(learned_centres)  # of a stage, from recorded entries
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
         """Computes periods' debits, each at stage 0; the first period has other stages."""
@@ -77,11 +78,6 @@ class PeriodRelease(VectorRelease):
             cost = policy.on(period).cost_of_period(is_first)
             claims[period], is_first = [Debit(UnitKey(policy.spec_id, joint_slots_s[0], shard=0), cost)], False
         return claims
-
-    @staticmethod
-    def centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-        """Computes a stage's centres from recorded entries."""
-        return learned_centres(entries, policy, hours)
 
     @property
     def columns(self) -> tuple[Column, ...]:
