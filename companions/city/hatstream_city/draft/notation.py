@@ -194,9 +194,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
     fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
     formats = [form for form in fitting if "%s" not in form] or fitting
-    if (
-        len({form.startswith("%y") for form in formats}) > 1
-    ):  # the year is first or last: times are of few days, and near
+    if len({form.startswith("%y") for form in formats}) > 1:  # the year is first, or last: days are few, and near
         formats.sort(key=lambda form: _days(head, form))
     return tuple(formats)
 
