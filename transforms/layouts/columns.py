@@ -23,6 +23,7 @@ DecimalMark = Literal[".", ","]
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
 _EXCEL_EPOCH_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
+_NIGHT_PATTERN = "^(?P<date>.* )(?P<hour>2[4-9]|3[0-9]|4[0-7])(?P<minute>:[0-9:.]+)$"  # of the day after its date
 _DOT_NET_PATTERN = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
 NULL_WORDS = ("null", "none", "\\n", "-", "--", "n/a", "na")  # what exports write for no number, in small letters
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
@@ -115,12 +116,18 @@ def instants(
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
-    days since 1899-12-30. Several columns: a date and a clock, joined to one text. zone: of texts without offset and of
-    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso. decimal: mark.
+    days since 1899-12-30. Several columns: a date and a clock, joined to one text; hours 24 to 47 are the next day's.
+    zone: of texts without offset and of timestamps without zone, which are not valid for None. parse: reads texts of
+    another form than iso. decimal: mark.
     """
     kind = column.type
     if are_parts(kind):
-        return instants(_one_text(column), time_unit, zone, parse, decimal)
+        text, is_night = _one_text(column)
+        if not is_night.any():
+            return instants(text, time_unit, zone, parse, decimal)
+        local, *zoned = (instants(text, time_unit, name, parse, decimal) for name in ("UTC", None))
+        day_us = np.where(is_night & local.valid, US_PER_UNIT["excel"], 0)
+        return place_local(local._replace(us=local.us + day_us), zone, is_chosen=zoned[0].no_offset)
     if pa.types.is_dictionary(kind):
         return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse, decimal)))
     if pa.types.is_timestamp(kind):
@@ -144,20 +151,19 @@ def instants(
     return absolute(us, values.valid, values.missing)
 
 
-def _one_text(column: pa.StructArray) -> pa.Array:
-    """Joins a time's columns to texts, `2026-05-13 08:15`; null if one is empty."""
+def _one_text(column: pa.StructArray) -> tuple[pa.Array, Bools]:
+    """Joins a time's columns to texts or null; marks hours beyond 24, less 24."""
     texts = []
     for values in column.flatten():
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        if is_text(values.type):
-            values = as_string(values)
-        elif is_number(values.type):
+        if is_number(values.type):
             values = whole_number_texts(values)
-        else:
-            values = values.cast(pa.string())
-        trimmed = pc.ascii_trim_whitespace(values)
+        trimmed = pc.ascii_trim_whitespace(as_string(values) if is_text(values.type) else values.cast(pa.string()))
         texts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), pa.scalar(None, pa.string()), trimmed))
-    return pc.binary_join_element_wise(*texts, " ")
+    text = pc.binary_join_element_wise(*texts, " ")
+    date, hour, minute = pc.extract_regex(text, _NIGHT_PATTERN).flatten()
+    hour = pc.utf8_lpad(pc.subtract(hour.cast(pa.int64()), 24).cast(pa.string()), 2, "0")
+    return pc.coalesce(pc.binary_join_element_wise(date, hour, minute, ""), text), ~nulls(hour)
 
 
 def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:

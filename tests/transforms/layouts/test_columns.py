@@ -235,6 +235,21 @@ def test_without_separators_each_part_of_a_date_has_two_digits():
     assert times.valid.tolist() == [False, True]
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y"])
+def test_hours_beyond_24_beside_a_date_are_of_the_next_day(form):
+    """Also after the day on which clocks change, and only without an offset."""
+    dates = [datetime(2016, 11, day).strftime(form) for day in (4, 5, 5, 6, 4, 4)]
+    clocks = ["23:10:00", "25:30:00", "26:30:00", "24:10:00", "48:00:00", "25:10:00Z"]
+    texts = pa.StructArray.from_arrays([pa.array(dates), pa.array(clocks)], names=["0", "1"])
+    parse = None if form == "%Y-%m-%d" else TimeFormat.of(f"{form} %H:%M:%S").instants
+    times = instants(texts, "iso", "America/Chicago", parse)
+    assert times.valid.tolist() == [True, False, True, True, False, False]
+    assert times.clock_change.tolist() == [False, True, False, False, False, False]
+    local = [datetime(2016, 11, 4, 23, 10), datetime(2016, 11, 6, 2, 30), datetime(2016, 11, 7, 0, 10)]
+    assert times.us[times.valid].tolist() == [us_of(moment, "America/Chicago") for moment in local]
+    assert instants(texts, "iso", None, parse).no_offset.tolist() == [True, True, True, True, False, False]
+
+
 def test_a_time_of_the_hour_that_happens_twice_is_a_clock_change_and_without_a_zone_it_has_no_offset():
     texts = pa.array(["06.11.2016 01:30", "06.11.2016 05:00"]).dictionary_encode()
     times = TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")
