@@ -5,6 +5,7 @@ Noise is the same in each run, so that versions compare: how many rounds a fit t
 
 import resource
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import click
@@ -15,6 +16,7 @@ from dpops.claims import rho_within
 from dpops.learning import DayValues, State, add_day, learned
 from dpops.levels.bounded import Rows, read, release, sum_up
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
+from dpops.levels.stages import StageHats
 from dpops.noise import Noise
 from transforms.places.ground import design_of, hats_of
 from transforms.releases.periods.stages import first_centres
@@ -32,7 +34,7 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     region = sorted(h3.str_to_int(cell) for cell in h3.grid_disk(h3.latlng_to_cell(30.3, -97.7, 7), rings))
     hats, fleet, hours = hats_of(region, list(range(24))), Fleet(vehicles=vehicles), np.arange(24)
     how = recipe("gaussian", TOTAL, rho_within(TOTAL, DELTA), BoundsOnly(hats=hats, fleet=fleet))
-    stage = how.later[0].on(hats, first_centres(hats.cells, hats.slots), Fraction(1, 100))
+    stage = replace(how.later[0], around=StageHats(hats, first_centres(hats.cells, hats.slots), Fraction(1, 100)))
     state = State.new(design_of(region), facts_of(fleet))
     noise = Noise(np.random.default_rng(0).bytes)
     print(f"{hats.cells} cells, {state.speed_layout.size(0, border=False)} lasting effects of cells, {_memory_mb()} MB")

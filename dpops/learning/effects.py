@@ -289,9 +289,10 @@ class _PairSums:
     def __init__(self, block: Block, item: Item) -> None:
         # A HAT's group follows from its cell's and its slot's, its effect from both keys (see `Block`): so a HAT's pair
         # follows from its cell's and its slot's pair of group and key, whose indices are cell_pair and slot_pair.
-        (cell_groups, cell_keys), cell_pair = _numbered(item.groups.cells, block.cell_keys)
-        (slot_groups, slot_keys), slot_pair = _numbered(item.groups.slots, block.slot_keys[item.hours])
-        rows = cell_groups[:, None] * item.groups.shape[1] + slot_groups
+        groups, slot_keys = item.groups, block.slot_keys[item.hours]
+        (cell_groups, cell_keys), cell_pair = np.unique([groups.cells, block.cell_keys], axis=1, return_inverse=True)
+        (slot_groups, slot_keys), slot_pair = np.unique([groups.slots, slot_keys], axis=1, return_inverse=True)
+        rows = cell_groups[:, None] * groups.shape[1] + slot_groups
         columns = cell_keys[:, None] * block.slots + slot_keys
         self._present = np.broadcast_to(slot_keys >= 0, rows.shape)  # -1: the hour has no effect
         self.rows, self.columns = rows[self._present], columns[self._present]
@@ -301,10 +302,3 @@ class _PairSums:
 
     def __call__(self, hats: Float64s) -> Float64s:
         return np.asarray((self._of_cells @ (hats @ self._of_slots))[self._present])
-
-
-def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Lists distinct pairs (groups, keys), and the index in them of each element."""
-    width = int(keys.max(initial=0)) + 2  # a pair's code is group * width + key + 1, as keys begin at -1
-    pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
-    return (pairs // width, pairs % width - 1), inverse.astype(np.int64)

@@ -31,8 +31,8 @@ class ExpectedDay:
     """Expected, nearly normal errors of a released day, km/h.
 
     kmh: mean absolute error by reports; low_kmh, high_kmh: of FLEETS. constant_kmh: of the city's true mean, which is
-    secret. least_kmh: without any noise. number: of released days, including this. unknown: unknown part of the
-    pattern. weight_sd: standard deviation of the logarithm of the city's weight.
+    secret. least_kmh: without any noise. number: of released days, including this. unknown: the map's
+    squared error over the pattern's variance. weight_sd: standard deviation of the logarithm of the city's weight.
     """
 
     number: int
@@ -70,6 +70,8 @@ def expected_days(
     # By class of cells: its share of reports; by day, squared errors by FLEETS, pattern variance, its unknown part.
     cells = [(share, list(_of_cells(days, bounds, busy))) for busy, share in strategy.busyness_classes()]
     noiseless = sum(share * _hat_variance(bounds, busy) for busy, share in strategy.busyness_classes())
+    known = np.array(np.inf)  # precision of vehicles' mean, around which unequal reports lie: see `Learned._ratio`
+    unequal = float(TYPICAL.of_reports(np.array(bounds.fleet.vehicles), TYPICAL_KMH, known))
     expected = []
     for day, weight_sd in enumerate(weight_sds):
         *errors, pattern, unknown = (sum(share * sums[day][column] for share, sums in cells) for column in range(5))
@@ -82,7 +84,7 @@ def expected_days(
                 high_kmh=high_kmh,
                 constant_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(pattern + noiseless),  # if HATs have the city's mean
                 least_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(noiseless),
-                unknown=unknown,
+                unknown=unknown + unequal / pattern,
                 weight_sd=weight_sd,
             )
         )

@@ -15,7 +15,7 @@ from dpops.learning.releases import DayValues, LevelValues, StageValues
 from dpops.learning.state import RECENT, Facts, State
 from dpops.levels.defaults import RETAINED
 from dpops.levels.stages import Groups
-from dpops.spread import FLEET_SD, VehicleSpread
+from dpops.spread import FLEET_SD, TYPICAL_KMH, VehicleSpread
 from dpops.types import Float64s, Int64s
 
 
@@ -96,7 +96,11 @@ class Learned:
         with_hats = self.speeds.layout.hats(with_effects, hours, day, regressors)  # and with HATs, (cells, slots)
         # Var(HAT - mean) = Var(HAT) - 2 Cov(HAT, mean) + Var(mean), which is the covariances' mean.
         constant_error = (values - np.sum(share * values)) ** 2 + variances - 2 * with_hats + np.sum(share * with_hats)
-        return float(np.sum(share * variances) / max(np.sum(share * constant_error), 1e-9))
+        # Known exactly, the city's mean of vehicles would still lie around that of unequal reports.
+        unequal = self.speeds.spread.of_reports(
+            np.array(self.weights.numbers[day].number), TYPICAL_KMH, np.array(np.inf)
+        )
+        return float((np.sum(share * variances) + unequal) / max(np.sum(share * constant_error), 1e-9))
 
 
 def _with_single_hats(

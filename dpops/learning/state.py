@@ -74,7 +74,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 24  # version of the model and of its arrays' meaning; arrays of another version are not restored
+VERSION = 25  # version of the model and of its arrays' meaning; arrays of another version are not restored
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:

@@ -149,7 +149,7 @@ def _norm(
 def residuals(rows: Rows, stage: Stage) -> Float64s:
     """Subtracts HATs' centres from rows' mean clipped speeds, km/h."""
     mean = rows.total / rows.reports * float(stage.laid.step_kmh)
-    return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)  # by 100: .01 is no exact float
+    return mean - stage.laid.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)  # by 100: .01 is no exact float
 
 
 def _integers(

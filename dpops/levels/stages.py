@@ -211,7 +211,7 @@ class Differences:
         return centres
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StageHats:
     """HATs of a stage, and centres of their speeds.
 
@@ -284,18 +284,6 @@ class Stage:
         if (4 * self.exponent).denominator != 1 or not 0 <= self.exponent <= 1:
             raise ValueError(f"the exponent must be 0, 1/4, 1/2, 3/4 or 1, it is {self.exponent}")
 
-    def on(
-        self,
-        hats: PublicHats,
-        of_cells: Int64s,
-        step_kmh: Fraction,
-        rests_on: Hashable = 0,
-        differences: Differences | None = None,
-    ) -> "Stage":
-        """Copies the stage for a day's HATs. See `StageHats`."""
-        around = StageHats(hats=hats, of_cells=of_cells, step_kmh=step_kmh, rests_on=rests_on, differences=differences)
-        return replace(self, around=around)
-
     @property
     def is_of_places(self) -> bool:
         """Whether its HATs lie in places instead of cells."""
@@ -308,15 +296,10 @@ class Stage:
 
     @property
     def laid(self) -> StageHats:
-        """HATs that the stage is laid on by `on`. Raises ValueError without."""
+        """HATs that the stage is laid on (`around`). Raises ValueError without."""
         if self.around is None:
-            raise ValueError("the stage has no HATs yet: call `on` first")
+            raise ValueError("the stage has no HATs yet")
         return self.around
-
-    @property
-    def centres(self) -> Int64s:
-        """Centres, int64 (cells, slots), in CENTRE_STEP_KMH."""
-        return self.laid.centres
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:

@@ -148,7 +148,7 @@ def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp
     sequences = [entry.sequence for entry in entries(tmp_path)]
     assert [rests_on(unit) for unit in units] == [0, *sequences[:2]]
     region = sorted(int(cell, 16) for cell in CELLS)
-    assert (stage_of(units[0], region).centres == FIRST_CENTRE).all()
+    assert (stage_of(units[0], region).laid.centres == FIRST_CENTRE).all()
 
 
 def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path, hatstream):

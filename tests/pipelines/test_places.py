@@ -54,7 +54,7 @@ def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path, hats
     (unit,) = of_places(tmp_path)
     spec = load(tmp_path / "spec.toml")
     stage = stage_of(unit, spec.cells.region, spec.ground.places)
-    assert stage.centres.shape == (196, 4)
+    assert stage.laid.centres.shape == (196, 4)
     assert as_stored(stage) == unit.plan
     with pytest.raises(ValueError, match="needs the places"):
         stage_of(unit, spec.cells.region)

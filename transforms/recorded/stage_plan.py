@@ -3,6 +3,7 @@
 import base64
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 
 from dpops.levels.parts import hats_of_classes
-from dpops.levels.stages import Differences, PublicHats, Stage
+from dpops.levels.stages import Differences, PublicHats, Stage, StageHats
 from transforms.places.ground import Places, hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
@@ -112,7 +113,8 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
     cells = hats.cells if differences is None else len(region)  # places have the centres of their cells
     centres = np.frombuffer(_unpacked(stored.centres), "<u2").reshape((cells, hats.slots)).astype(np.int64)
     # `rests_on`: the number of the newest entry that the centres were learned from.
-    return stage.on(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)
+    laid = StageHats(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)
+    return replace(stage, around=laid)
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:

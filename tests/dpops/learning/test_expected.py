@@ -13,7 +13,7 @@ from dpops.learning import expected
 from dpops.learning.expected import ExpectedDay, expected_days, hat_half_widths, place_level, speed_noise
 from dpops.levels.bounded import Rows, read, sum_up
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Profile, recipe
-from dpops.levels.stages import FIRST_CENTRE, Kind, PublicHats, level
+from dpops.levels.stages import FIRST_CENTRE, Kind, PublicHats, StageHats, level
 from dpops.spread import CAUTION
 from tests.dpops.levels.cities import KINDS
 
@@ -95,7 +95,8 @@ def stage_of(kind="gaussian", epsilon=Fraction(3), bounds=BOUNDS, *, counts_publ
 
 
 def laid(stage):
-    return stage.on(TWO_BY_TWO, np.full((TWO_BY_TWO.cells, TWO_BY_TWO.slots), FIRST_CENTRE), Fraction(1, 100))
+    centres = np.full((TWO_BY_TWO.cells, TWO_BY_TWO.slots), FIRST_CENTRE)
+    return replace(stage, around=StageHats(TWO_BY_TWO, centres, Fraction(1, 100)))
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])

@@ -274,6 +274,15 @@ def test_what_a_release_says_of_vehicles_leaves_what_unequal_reports_add() -> No
     assert np.var(of_reports - speeds.mean(axis=1)) == pytest.approx(known, rel=0.1)
 
 
+def test_of_few_vehicles_the_gate_counts_that_one_may_report_much() -> None:
+    models = learned(after(2, 0.1))
+    usual = models.estimate().gate
+    models.weights.numbers = tuple(replace(number, number=2.0) for number in models.weights.numbers)
+    few = models.estimate().gate
+    assert usual.is_open
+    assert not few.is_open
+
+
 @pytest.mark.slow
 def test_a_timetable_tells_where_vehicles_are_and_a_wrong_one_hardly_misleads() -> None:
     """Root mean square of errors of log weights, by weight, after one day of much noise."""

@@ -38,7 +38,7 @@ def test_a_start_of_another_city_is_refused(folded: State) -> None:
 def test_what_the_arrays_hold_changes_with_their_version_alone(folded: State) -> None:
     """Where this fails, released entries give other arrays than before: count VERSION up, and write what it is now."""
     total = sum(float(np.abs(column).sum()) for column in arrays_of(folded).values() if column.dtype == np.float64)
-    assert (VERSION, f"{total:.5g}") == (24, "52163")
+    assert (VERSION, f"{total:.5g}") == (25, "52163")
 
 
 def digest() -> str:

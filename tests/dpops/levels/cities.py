@@ -1,5 +1,6 @@
 """Small made-up cities for the tests of levels: HATs, rows of vehicle-days, stages."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -8,7 +9,7 @@ import numpy as np
 from dpops.levels import bounded
 from dpops.levels.bounded import Rows
 from dpops.levels.defaults import spread_of
-from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Part, PublicHats, Stage
+from dpops.levels.stages import FIRST_CENTRE, UNIT, Kind, Part, PublicHats, Stage, StageHats
 
 STEP = Fraction(1, 100)
 HATS = PublicHats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))
@@ -55,7 +56,7 @@ def stage(
         alpha=alpha,
         counts_public=counts_public,
     )
-    return planned.on(hats, np.full((hats.cells, hats.slots), centre), STEP)
+    return replace(planned, around=StageHats(hats, np.full((hats.cells, hats.slots), centre), STEP))
 
 
 def excess(stages: list[Stage], days: "list[list[Visit]]") -> Fraction:

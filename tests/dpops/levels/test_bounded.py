@@ -13,7 +13,7 @@ from dpops.claims import ZCDP, GaussianDP
 from dpops.levels import bounded
 from dpops.levels.bounded import Rows, Vectors, release, sum_up, unchecked, units, vectors, within
 from dpops.levels.parts import with_places
-from dpops.levels.stages import UNIT, Differences, Kind, Level, Stage
+from dpops.levels.stages import UNIT, Differences, Kind, Level, Stage, StageHats
 from dpops.noise import Noise
 from dpops.types import Int64s
 from tests.dpops.levels.cities import HATS, KINDS, LEVELS, STEP, Visit, days_of, excess, random_days, rows, stage
@@ -107,7 +107,11 @@ def with_its_places(kind: Kind, *, share: Fraction = Fraction(3, 10)) -> list[St
         cell=np.arange(3), steps=np.array([-900, 0, 4_000]), lowest=300, highest=6_200, slot_weights=(1,) * 4
     )
     of_cells = np.full((HATS.cells, HATS.slots), 2_000)
-    return [stage.on(HATS, of_cells, STEP, 0, differences if stage.is_of_places else None) for stage in planned]
+    laid = {
+        is_of_places: StageHats(HATS, of_cells, STEP, 0, differences if is_of_places else None)
+        for is_of_places in (True, False)
+    }
+    return [replace(stage, around=laid[stage.is_of_places]) for stage in planned]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,7 +125,7 @@ def test_the_stage_of_places_and_those_before_it_keep_one_bound_together(kind):
 
 def test_speeds_at_a_place_are_compared_with_its_cells_centre_and_how_it_differs():
     (*_, last) = with_its_places("gaussian")
-    assert last.centres[:, 0].tolist() == [1_100, 2_000, 6_000]
+    assert last.laid.centres[:, 0].tolist() == [1_100, 2_000, 6_000]
     assert replace(last.laid, of_cells=last.laid.of_cells + 500).centres[2, 0] == 6_200, "within the bounds"
 
 

@@ -13,7 +13,7 @@ from dpops.levels import bounded, parts
 from dpops.levels.bounded import Rows, read, release, sum_up, unchecked, vectors
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
 from dpops.levels.parts import EMPTY_PASSES, LEAST_PART, MOVING, USUAL_PART, USUAL_STOPS, rows_of_classes
-from dpops.levels.stages import CLASS, FIRST_CENTRE, UNIT, Kind, PublicHats, Stage, alike
+from dpops.levels.stages import CLASS, FIRST_CENTRE, UNIT, Kind, PublicHats, Stage, StageHats, alike
 from dpops.noise import Noise
 from dpops.statistics import Classes
 from dpops.types import Int64s
@@ -59,7 +59,8 @@ def stages(kind: Kind) -> list[Stage]:
     first, last = parts.with_classes((planned,), Fraction(3, 10), EDGES)
     hats = parts.hats_of_classes(HATS, len(EDGES) + 1)
     centres = np.full((HATS.cells, HATS.slots), 2_000)
-    return [first.on(HATS, centres, STEP), last.on(hats, np.zeros((hats.cells, hats.slots), np.int64), STEP)]
+    of_last = StageHats(hats, np.zeros((hats.cells, hats.slots), np.int64), STEP)
+    return [replace(first, around=StageHats(HATS, centres, STEP)), replace(last, around=of_last)]
 
 
 def norms(some: list[list[Report]], kind: Kind) -> list[list[Fraction]]:
@@ -157,7 +158,7 @@ def like(kind: Kind) -> Stage:
 def counting(kind: Kind, vehicles: int) -> Stage:
     planned = parts.count_stage(like(kind), vehicles)
     assert planned is not None
-    return planned.on(HATS, like(kind).centres, like(kind).laid.step_kmh)
+    return replace(planned, around=like(kind).laid)
 
 
 def chance_below(planned: Stage, distance: float) -> float:
@@ -234,7 +235,7 @@ def test_a_user_adds_its_counts_scaled_down_to_the_bound(bound, exponent):
     fleet = BoundsOnly(hats=TWO_KEYS, fleet=Fleet(vehicles=50))
     like = recipe("gaussian", Fraction(2), Fraction(1, 10), fleet).later[-1]
     centres = np.full((TWO_KEYS.cells, TWO_KEYS.slots), FIRST_CENTRE, np.int64)
-    stage = parts.counts_stage(like, bound, exponent).on(TWO_KEYS, centres, Fraction(1, 100))
+    stage = replace(parts.counts_stage(like, bound, exponent), around=StageHats(TWO_KEYS, centres, Fraction(1, 100)))
     before = sums_of(OTHERS, stage)
     for counts in product((0, 1, 2, 9), repeat=TWO_KEYS.size):
         own = [(1, index // 2, index % 2, number) for index, number in enumerate(counts) if number]

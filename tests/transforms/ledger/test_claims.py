@@ -15,7 +15,7 @@ from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits, limit_of
 from dpops.claims import NOISE_CLAIMS, ZCDP, PureDP, rho_within
-from dpops.levels.stages import Part, PublicHats, Stage
+from dpops.levels.stages import Part, PublicHats, Stage, StageHats
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, day, opened, record, stage_unit, unit, whole
 from transforms.ledger import releases, spending
 from transforms.ledger.claims import check_claims, claims_of
@@ -135,7 +135,8 @@ STAGE = Stage(
     bound_kmh=Fraction(15),
     alpha=Fraction(3, 5),
     stages=2,
-).on(PublicHats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
+    around=StageHats(PublicHats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100)),
+)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpops.levels.bounded import Sums
 from dpops.levels.parts import of_slot
-from dpops.levels.stages import Stage
+from dpops.levels.stages import Stage, StageHats
 from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
@@ -109,7 +109,7 @@ def live_slot(policy: LevelsPolicy, slots: int, hour: int, centres: Int64s, rest
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     hats = hats_of(policy.region, [hour])
-    return of_slot(policy.live, slots).on(hats, centres, policy.value.standard.step, rests_on)
+    return replace(of_slot(policy.live, slots), around=StageHats(hats, centres, policy.value.standard.step, rests_on))
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:

@@ -88,7 +88,7 @@ def place_day(read: ReleasedStage) -> place_model.PlaceDay:
     return place_model.PlaceDay(
         weights=level.weights,
         speeds=level.speeds,
-        centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
+        centres=read.stage.laid.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
         weight_variance=level.weight_sd**2,
         speed_variance=level.speed_sd**2,
         day_weight=hats.differences.day_weight,

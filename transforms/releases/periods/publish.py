@@ -175,7 +175,7 @@ def sums_of(
         kinds, cell_names = policy.names_of(layout)
         slots_of = [np.flatnonzero(groups.slots == group) for group in range(slot_groups)]
         hats = groups.totals(np.ones(groups.index.shape))  # number of HATs in each group
-        centres = groups.totals(released.stage.centres.astype(np.float64)) / hats * float(CENTRE_STEP_KMH)
+        centres = groups.totals(released.stage.laid.centres.astype(np.float64)) / hats * float(CENTRE_STEP_KMH)
         sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.ravel().tolist(), strict=True)
         for group, (weight, speed, centre) in enumerate(sums):
             slot_indices = slots_of[group % slot_groups]

@@ -17,7 +17,7 @@ from dpops.claims import ZCDP, PureDP
 from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
 from dpops.levels.defaults import Fleet
 from dpops.levels.parts import counted_first, rows_of_classes
-from dpops.levels.stages import CLASS, FIRST_CENTRE, PLACE, Differences, Kind, Level, Stage, scaled
+from dpops.levels.stages import CLASS, FIRST_CENTRE, PLACE, Differences, Kind, Level, Stage, StageHats, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
@@ -153,7 +153,7 @@ def laid_stage(
     hats = hats_under(stage, policy.region, hours, policy.public_places)
     if stage.classes:  # no speeds are summed, and HATs are classes of cells
         centres = np.zeros((hats.cells, hats.slots), np.int64)
-    return stage.on(hats, centres, policy.value.standard.step, rests_on, differences)
+    return replace(stage, around=StageHats(hats, centres, policy.value.standard.step, rests_on, differences))
 
 
 def first_centres(cells: int, slots: int) -> Int64s:

@@ -254,7 +254,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
                 speed_variance=(level.speed_sd / typical_weight) ** 2,
             )
         )
-    centre = (read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
+    centre = (read.stage.laid.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
     return StageValues(centre=centre, levels=tuple(levels), counts_vehicles=read.stage.counts_vehicles)
 
 
