@@ -1,7 +1,8 @@
-"""The examples in docstrings of public names run, and say what they show."""
+"""The examples in docstrings run and say what they show; each public name has one."""
 
 import doctest
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,23 @@ def test_the_example_of_a_public_name_runs(package, name):
     for test in tests:
         told: list[str] = []
         assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append).failed == 0, "".join(told)
+
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {ROOT: ("dpops", "transforms", "pipelines", "hatstream")} | {
+    path.parent: (path.name,) for path in ROOT.glob("companions/*/hatstream_*") if path.is_dir() and path.suffix == ""
+}
+MODULES = [
+    ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+    for folder, names in FOLDERS.items()
+    for name in names
+    for path in sorted((folder / name).rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_of_a_module_run(module):
+    failed, tried = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
+    assert tried
+    assert not failed

@@ -138,7 +138,7 @@ _FULL_TURNS = (-540, -180, 180, 540)  # edges in degrees of the earth's copies s
 def hexagon_of(cell: str) -> dict[str, Any] | None:
     """Outlines an H3 cell counter-clockwise; None if invalid.
 
-    >>> hexagon_of("879b0e2caffffff")["type"]
+    >>> hexagon_of("879b436d5ffffff")["type"]
     'MultiPolygon'
     """
     if not h3.is_valid_cell(cell):
