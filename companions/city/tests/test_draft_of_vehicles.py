@@ -58,7 +58,11 @@ def dated():
     return {f"2026-03-{day:02d}": lines for day, lines in enumerate(by_bus().values(), 1)}
 
 
-@pytest.mark.parametrize("files", [mixed, dated])
+def hourly():
+    return {f"{name}_{half:02d}": lines[half::2] for name, lines in by_bus().items() for half in range(2)}
+
+
+@pytest.mark.parametrize("files", [mixed, dated, hourly])
 def test_files_of_several_vehicles_or_of_days_are_no_vehicles(files, tmp_path):
     feed = folder_of(tmp_path / "feed", files(), ("ts", "lat", "lon", "v"))
     result = draft(feed, adds_and_removes=True)

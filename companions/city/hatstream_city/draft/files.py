@@ -130,6 +130,8 @@ _LATE_HEADER = "the header is in line {}, blank lines aside: remove the lines ab
 _OTHER_WIDTH = "the first line has not as many fields as most others: bring all lines to one number of fields"
 _DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
+_RUNNING_PART = re.compile("[-_ .][0-9]+$")
+
 
 def read_folder(paths: Sequence[str]) -> Sample:
     """Samples several files, with column FILE if each is of one vehicle. Raises InputError."""
@@ -138,7 +140,9 @@ def read_folder(paths: Sequence[str]) -> Sample:
         rule = _OTHER_WIDTH if "header" in first.options else _LATE_HEADER.format(first.top + 1)
         raise InputError(f"{paths[0]}: {rule}".replace("\0", "/"))
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
-    if first.own or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
+    stems = {_RUNNING_PART.sub("", name) for name in names}  # 4100 of 4100_06 and 4100_07: files are of hours
+    is_running = 1 < len(stems) < len(set(names))  # of one stem alone, such as bus_1 and bus_2, names are ids
+    if first.own or len(set(names)) < 2 or is_running or any(map(_DATE_IN_NAME.search, names)):
         return _with_more_rows(first, paths)  # rows name vehicles, as our own layouts' do, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
