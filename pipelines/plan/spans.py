@@ -217,7 +217,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # the first number whose HAT is `ok`; at 1,000 it is
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
-    if np.ptp(with_trip) == 0:  # no trips tell HATs apart: estimates vary by the part of the spread that releases tell
+    if with_trip.size < 2 or np.ptp(with_trip) == 0:  # alike: estimates vary by the part of the spread that is known
         variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0
         relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal of mean 1
     else:

@@ -84,6 +84,9 @@ def test_where_trips_are_counted_usable_rows_are_those_with_enough_of_them(tmp_p
     spec = city.loaded(tmp_path, levels_city.SPEC.replace("vehicles = 50", "vehicles = 5"))
     trips = np.array([81, *[1] * 9, *[0] * 6])
     assert usable_parts(spec.by_levels, known_of(spec), trips, 7) == pytest.approx((0.1, 0.9))
+    assert usable_parts(spec.by_levels, known_of(spec), 0 * trips, 7) == usable_parts(
+        spec.by_levels, known_of(spec), trips[1:9], 7
+    )
 
 
 def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):
