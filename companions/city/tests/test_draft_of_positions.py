@@ -132,6 +132,12 @@ def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_pat
     assert [sentence in line for line in warned] == ([] if sentence is None else [True])
 
 
+def test_of_a_snapshot_all_speeds_of_0_are_said(tmp_path):
+    lines = [(f"V{number}", *row[1:4], 0) for number, row in enumerate(rows()[:25])]
+    warnings = draft(as_csv(tmp_path / "feed.csv", NAMES, lines), adds_and_removes=True).warnings
+    assert any("All speeds are 0" in line for line in warnings)
+
+
 @pytest.mark.parametrize(
     ("date_form", "clock_form", "written"),
     [

@@ -293,3 +293,11 @@ def test_of_several_arrays_that_of_vehicles_is_read(name, steps, fields, tmp_pat
     vehicles = [dict(zip(names, row, strict=True)) for row in by_time()[: 6 * steps]]
     (tmp_path / "feed.json").write_text(json.dumps({"stops": 3 * stops, name: vehicles}))
     assert f'records = "{name}"' in draft(tmp_path / "feed.json", adds_and_removes=True).toml
+
+
+def test_rows_without_a_plausible_time_are_said_and_make_no_id_doubtful(tmp_path):
+    lines = [(bus, time if n % 6 else "1970-01-01T00:00:00Z", *others) for n, (bus, time, *others) in enumerate(rows())]
+    path = as_csv(tmp_path / "feed.csv", ("vehicle", "time", "lat", "lon", "speed"), lines)
+    warnings = " ".join(draft(path, adds_and_removes=True).warnings)
+    assert "40 of 240 rows looked at have no time" in warnings
+    assert "looks like no vehicle" not in warnings

@@ -51,9 +51,9 @@ LEAST_SHARE, LEAST_DEGREES = 0.5, 10  # of rows with a heading, and of the large
 class DraftedFeed:
     """Findings about a feed's sample.
 
-    zone_needed: times have no offset. with_speed: share of rows. too_fast: ratio of speeds to those of consecutive
-    positions; None if unknown. no_value: numbers that stand for unknown speeds. strange: sentences about other strange
-    speeds.
+    zone_needed: times have no offset. with_speed: share of rows. rows_without_time: without one of this century.
+    too_fast: ratio of speeds to those of consecutive positions; None if unknown. no_value: numbers that stand for
+    unknown speeds. strange: sentences about other strange speeds.
     """
 
     sample: Sample
@@ -64,6 +64,7 @@ class DraftedFeed:
     unit: str
     unit_why: str
     with_speed: float
+    rows_without_time: int
     max_gap_s: int
     heading: str | None
     too_fast: float | None
@@ -132,6 +133,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         unit=unit,
         unit_why=unit_why,
         with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
+        rows_without_time=0 if columns.names["time"] == motion.OPEN else int((~notation.in_century(time)).sum()),
         max_gap_s=_max_gap_s(placed),
         heading=None if sample.own and sample.own.heading is None else find_heading(sample.columns),
         too_fast=too_fast,

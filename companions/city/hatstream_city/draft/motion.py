@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import vehicle_ids
-from hatstream_city.draft.notation import KMH, MOST_BAD, is_nowhere, units
+from hatstream_city.draft.notation import KMH, MOST_BAD, in_century, is_nowhere, units
 from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
 Bools = NDArray[np.bool_]
@@ -31,6 +31,7 @@ LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
 _DAY_US = 86_400_000_000
 UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2  # results of `plausibility`, ascending: may a column's ids be those of vehicles?
 _BENT = 0.1  # by so much, as a logarithm, ways are longer than distances between positions
+_LEAST_STANDING = 20  # reports: hardly do so many vehicles stand at once
 _BY_NAME_ALONE = {"ft/s"}  # a tenth less than km/h are, and ways bend by as much
 _PATTERN_BY_UNIT = (
     ("km/h", r"km_?/?h|kph|kmph"),
@@ -84,9 +85,9 @@ class Track(NamedTuple):
 
 
 def track_of(time: Any, lat: Any, lon: Any, *, timed: bool = True) -> Track:
-    """Converts instants, and Arrow columns of latitudes and longitudes. timed: rows need a time."""
+    """Converts instants, and Arrow columns of positions. timed: rows need one of this century."""
     lats, lons = units().numbers(lat), units().longitudes(lon)
-    return Track(time.us, lats.values, lons.values, are_positions(lats, lons) & (time.valid | (not timed)))
+    return Track(time.us, lats.values, lons.values, are_positions(lats, lons) & (in_century(time) | (not timed)))
 
 
 def are_positions(lat: Any, lon: Any) -> Bools:
@@ -253,6 +254,8 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
+    elif speed.size >= _LEAST_STANDING and not speed.any():
+        sentences.append("All speeds are 0: if vehicles move, leave the column out, and derive speeds from positions.")
     if are_crossed(rows):
         sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")
     return sentences
