@@ -187,9 +187,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     columns: Annotated[
         dict[str, str | list[str]] | None,
         "the input's names of vehicle, time, lat, lon and speed; dots lead into structs, numbers into arrays; a list: "
-        "parts of an id, date and clock, degrees and N, S, E or W, two times between which a [value] lies in seconds; "
-        "numbers from 1 on where CSV has no header; longitudes begin at -180 or 0; vehicle = '{file}' where each file "
-        "is one's, named by it; heading, in degrees from north, where places are directed",
+        "parts of an id, date and clock (to 47:59), degrees and N, S, E or W, two times between which a [value] lies "
+        "in seconds; numbers from 1 on where CSV has no header; longitudes begin at -180 or 0; vehicle = '{file}' "
+        "where each file is one's, named by it; heading, degrees from north, where places are directed",
     ] = None
     time_unit: Annotated[
         str | None, "numbers since 1970 UTC, or a spreadsheet's days; iso or the layout's", get_args(TimeUnit)
@@ -210,7 +210,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         list[Fraction], "unknown values, such as -1; with counts-public, which rows have one is public"
     ] = []
     time_zone: Annotated[str | None, "of the clock of times without an offset"] = None
-    delimiter: Annotated[str | None, "of CSV; a comma if left out; any number of blanks", tuple(DELIMITERS)] = None
+    delimiter: Annotated[str | None, "of CSV; a comma if left out; any blanks", tuple(DELIMITERS)] = None
     time_format: Annotated[
         str | None, "texts other than ISO 8601, as in strptime: %d.%m.%Y %I:%M:%S %p; %s: seconds after midnight"
     ] = None
