@@ -1,8 +1,10 @@
 """`hatstream spec new`: what it drafts from a sample loads, reads the sample, and warns where it guessed."""
 
+import bz2
 import errno
 import gzip
 import json
+import lzma
 import math
 import os
 import re
@@ -324,13 +326,21 @@ def test_no_message_shows_a_value_of_a_row(form, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"hello\n", b"a,b\n1,2\n", b"\x00\x01\x02", b"[]", b"{", b"[1,2]", b"PAR1", b"Obj\x01", b'{"a": 1}\n'],
+    ("content", "rule"),
+    [
+        (b"", "it is empty"),
+        *((content, "no CSV") for content in (b"hello\n", b"a,b\n1,2\n", b"\x00\x01\x02", b"PAR1", b"Obj\x01")),
+        (b"{", "no single document"),
+        (b'{"a": 1}\n', "no column of time"),
+        *((content, "has no object") for content in (b"[]", b"[1,2]")),
+        *((pack(b"a,b"), "its compression is not read") for pack in (bz2.compress, lzma.compress)),
+        (b'<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/"/>', "save its sheet as"),
+    ],
 )
-def test_what_is_no_feed_is_refused(content, tmp_path):
+def test_what_is_no_feed_is_refused(content, rule, tmp_path):
     path = tmp_path / "sample"
     path.write_bytes(content)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=rule):
         draft(path, adds_and_removes=True)
 
 

@@ -34,8 +34,7 @@ ROWS = 20_000
 LOOK_BYTES = 16 << 20  # of a file so much is looked at, decompressed
 _MOST_NESTED, _MOST_DEEP = 200, 10  # keys of an object, and levels of nesting, that are looked at
 _MOST_PATHS, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
-"""Places of records that are tried; objects of one array that are searched; fewest keys of an object whose keys are
-data."""
+"""Places of records that are tried; objects of one array that are searched; fewest keys that are data."""
 EACH, ANY = "[]", "*"
 """Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
 _MORE_THAN_ARRAY = re.compile(r"\]\s*\S")  # where an array ends
@@ -45,6 +44,13 @@ _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5  # share of lines that must have one number of fields, or blanks separate them
 _LEAST_FIELDS, _LINES_LOOKED_AT = 4, 200
+_RULES = (  # of files that cannot be read, by their first bytes
+    (rb"BZh|\xfd7zXZ|7z\xbc\xaf", "its compression is not read: bring it into gzip, zstd or zip"),
+    (rb"(?s).{0,200}openxmlformats", "a workbook is not read: save its sheet as CSV"),
+    (rb"\[[^{]*\Z", "this array of JSON has no object, and so no vehicle"),
+    (rb"[\[{]", "this is no single document of JSON: write one object a line, or one array of all"),
+    (rb"", "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"),
+)
 _UTC_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
@@ -73,15 +79,11 @@ def read_sample(path: str) -> Sample:
         raise InputError(f"{shown}: it is empty")
     _check_letters(shown, data)
     try:
-        sample = _sample(path, data)
-        if sample.own:  # whose decimal mark is a point
-            return sample
-        columns, decimal = with_points(sample.columns)
+        sample = _sample(path, data)  # the decimal mark of our own layouts is a point
+        columns, decimal = (sample.columns, None) if sample.own else with_points(sample.columns)
         return replace(sample, columns=columns, options={**sample.options, **({"decimal": decimal} if decimal else {})})
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
-        rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
-        if data.lstrip(codecs.BOM_UTF8 + b" \t\r\n")[:1] in (b"[", b"{"):
-            rule = "this is no single document of JSON: write one object a line, or one array of all"
+        rule = next(rule for pattern, rule in _RULES if re.match(pattern, data.removeprefix(codecs.BOM_UTF8).lstrip()))
         raise InputError(f"{shown}: {rule}") from None
 
 
@@ -96,9 +98,7 @@ def is_timetable(path: Path) -> bool:
 
 def _check_letters(path: str, data: bytes) -> None:
     """Raises InputError unless a text's first line is UTF-8."""
-    if data.startswith(_UTF16_MARKS):
-        if b"<" in data[:4]:  # XML names its encoding itself
-            return
+    if data.startswith(_UTF16_MARKS) and b"<" not in data[:4]:  # XML names its encoding itself
         raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
     line, line_end, _ = data.partition(b"\n")
     try:  # Latin-1 takes all bytes: of binary files, and of a line that may be cut within a letter
