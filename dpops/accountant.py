@@ -71,14 +71,14 @@ class Accountant(NamedTuple):
 def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
     """Bounds a vehicle's claims over at most `group_limit` groups.
 
-    groups: numbers of groups (such as HATs) by what one of them costs. The costliest are taken by kind of claim.
+    groups: numbers of groups (such as HATs) by cost of one. A bound: each kind of claim has its own costliest groups.
     """
     totals = []
-    for claims in zip(*groups, strict=True):  # of one kind, by group
+    for costs in zip(*groups, strict=True):  # of one kind, by group
         total, remaining = ZERO, group_limit
-        for value, number in sorted(zip(claims, groups.values(), strict=True), reverse=True):
-            counted = min(number, remaining)
-            total, remaining = total + counted * value, remaining - counted
+        for cost, number in sorted(zip(costs, groups.values(), strict=True), reverse=True):
+            group_count = min(number, remaining)
+            total, remaining = total + group_count * cost, remaining - group_count
         totals.append(total)
     return Accountant(*totals)
 
@@ -192,7 +192,7 @@ class DeltaLimit(Limit):
 
     pure: the part of epsilon that is reserved for pure claims; None: they count epsilon^2 / 2 in rho. accounting: with
     "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
-    made after some results would need a proof. `_noise` is one claim, of all that counts in rho; mu^2 is 2 rho.
+    made after some results would need a proof. `can_add` refuses other kinds. `_noise`: all in rho; mu^2 is 2 rho.
 
     >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))
     >>> limit.fits(Accountant(rho=Fraction(12, 100))), limit.fits(Accountant(rho=Fraction(15, 100)))
@@ -235,7 +235,7 @@ class DeltaLimit(Limit):
         pure = self.pure or ZERO
         if not self.can_add(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
             return False
-        noise, epsilon = self._noise(spent), self.epsilon - pure - spent.epsilon
+        noise, epsilon = self._noise(spent), self.epsilon - pure - spent.epsilon  # epsilon: what noise may take
         if noise.rho == 0:  # nothing to convert, which would take a delta above 0
             return epsilon >= 0
         return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
@@ -247,7 +247,7 @@ class DeltaLimit(Limit):
         pure, noise = self.pure or ZERO, self._noise(spent)
         epsilon = self.epsilon - pure
         fractions = [spent.epsilon / epsilon, spent.delta / self.delta, spent.pure / pure if pure else ZERO]
-        if noise.rho:
+        if noise.rho:  # of the largest rho beside what approximate claims spent
             fractions.append(noise.rho / noise.within(epsilon - spent.epsilon, self.delta - spent.delta).rho)
         return float(max(fractions))
 

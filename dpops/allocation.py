@@ -84,9 +84,9 @@ class Allocation:
         is_kept = counts > 0
         if self.most_hats is not None:  # a cap on HATs fixes epsilon beforehand: nothing is counted or suppressed
             epsilon = self.hat_epsilon(max(self.most_hats, 1), plan_count)
-            return PlanShare(is_kept, self.most_hats if counts.size else 0, epsilon)
+            return PlanShare(is_kept, self.most_hats if counts.size else 0, epsilon)  # 0: no HATs at all
         rows = np.flatnonzero(is_kept)
-        most_hats = int(np.bincount(vehicle[rows]).max(initial=0))
+        most_hats = int(np.bincount(vehicle[rows]).max(initial=0))  # of a vehicle
         if self.suppress is not None and most_hats:
             hats, hat_code = np.unique(hat[rows], return_inverse=True)
             vehicle_code = np.unique(vehicle[rows], return_inverse=True)[1]
@@ -99,7 +99,7 @@ class Allocation:
         """Lists each slot's maximum spending and its debit.
 
         slots, total: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a cap
-        the cap's bound is debited as soon as anything is drawn. A whole period is debited at its first slot.
+        the bound of the plan's `share` is debited, if anything is drawn. A whole period is debited at its first slot.
         """
         debit = share.bound if self.most_hats is not None and total else total
         if not self.whole_periods:

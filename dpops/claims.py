@@ -206,7 +206,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     if epsilon <= 0:
         return ZERO
     max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
-    if max_delta < _LEAST_DELTA:  # where densities underflow
+    if max_delta < _LEAST_DELTA:  # where densities underflow: the zero-concentrated bound, which is smaller
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # above any result: there `delta_of_gaussian` is 1, its a below -30
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
@@ -220,7 +220,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
-    if max_delta < _LEAST_DELTA or mu == 0:  # where densities underflow
+    if max_delta < _LEAST_DELTA or mu == 0:  # where densities underflow: the zero-concentrated bound
         return _epsilon_of(rho, delta)
     # The zero-concentrated epsilon, `worst`, is too large: bisection takes off as much as delta allows.
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
@@ -240,8 +240,7 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
     a = epsilon / mu - mu / 2
     if a < -30:  # where delta is nearly 1, and Mills' ratio would soon overflow
         return 1.0
-    # Rounded upwards, by the error bounds of floats.
-    difference = mills_ratio(a) * (1 + _FLOAT_ERROR) - mills_ratio(a + mu)
+    difference = mills_ratio(a) * (1 + _FLOAT_ERROR) - mills_ratio(a + mu)  # rounded upwards: floats err
     return math.exp(log_density(a)) * difference * (1 + _FLOAT_ERROR * (1 + a * a))
 
 

@@ -73,8 +73,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         return Estimates(np.zeros((1, 3, 0)), lists=[], noise_std=empty, bias_bound=empty, epsilon=empty, status=[])
     step_ratios, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
     noise, noise_std, upper, epsilon = np.array(floats).T  # noise: the bound that it exceeds with chance `miss`
-    # Python's integers: queries may exceed 2**53.
-    pairs = zip(queries, step_ratios, strict=True)
+    pairs = zip(queries, step_ratios, strict=True)  # Python's integers, as queries may exceed 2**53
     exact = np.array([query * numerator / denominator for query, (numerator, denominator) in pairs], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
@@ -82,15 +81,14 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(exact, 0.0), upper)
     half = noise + bias + rounding
-    # Version 1 published a bias without rounding.
-    is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
+    is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)  # its bias lacks rounding
     return Estimates(
         numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],  # one output
         lists=[],
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,
-        status=np.where(epsilon > 0, OK, CONSTANT).tolist(),
+        status=np.where(epsilon > 0, OK, CONSTANT).tolist(),  # a constant draws nothing, so it costs nothing
     )
 
 

@@ -43,8 +43,8 @@ class Prior(NamedTuple):
     def of_squares(self) -> "Prior":
         """Makes the prior of squared deviations from the HAT's mean.
 
-        A user's offset b and residual e are independent, and the square of a normal has variance 2 sd^4: so the mean of
-        a user's (b + e)^2 over c samples has 2 sd^4 (between^2 + (1 - between^2) / c).
+        A user's offset b, whose variance is between sd^2, and residual e are independent normals. (b + e)^2 has the
+        variance 2 sd^4, and its mean over a user's c samples has 2 sd^4 (between^2 + (1 - between^2) / c).
         """
         return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
 
@@ -164,6 +164,6 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
     """Computes the worst |sum (w - u) x| over x in [0, 1].
 
-    For weights that sum to 1: the mass of max(0, w - u). U times it is in units. Source: S0 section on clipping bias.
+    It is the mass of max(0, w - u), as w sum to 1 and u, shares of reports, to 1 at most. Source: S0, clipping bias.
     """
     return float(np.maximum(weights - uniform, 0.0).sum())

@@ -32,7 +32,7 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     threshold, total_rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)  # pure claims as rho, too
     concentrated = math.exp(-((threshold - total_rho) ** 2) / (4 * total_rho)) if threshold > total_rho else 1.0
     margin, rho = float(epsilon - spent.pure), float(spent.concentrated)
-    if margin <= 0:  # pure claims alone may lose epsilon
+    if margin <= 0:  # pure claims alone may lose epsilon: only the zero-concentrated bound is left
         return concentrated
     sd = math.sqrt(2 * rho)
     normal = upper_tail((margin - rho) / sd)

@@ -25,7 +25,7 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']
     """
-    in_folder = [path for _, files in _folders(pattern) for path in files]  # none of what is no folder
+    in_folder = [path for _, files in _folders(pattern) for path in files]  # empty if the pattern is no folder's path
     matching = in_folder if os.path.isdir(pattern) else _matching(pattern)
     paths = sorted({path for path in matching if Path(path).is_file()})
     if not paths and (matching or not or_none):  # matches that are no files are an error anyway

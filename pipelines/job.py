@@ -98,7 +98,7 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, slots_s: tuple[int, ...]) -> SlotFacts:
-    """Returns a slot's public facts. slots_s: all of its period, if needed."""
+    """Returns a slot's public facts. slots_s: starts in its period; may be empty."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     allocation = spec.privacy.allocation
     return SlotFacts(period, start, end, allocation.planned_with(slot_s, slots_s), allocation.plan_count(len(slots_s)))
@@ -236,7 +236,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         by_date=by_date,
         traffic="traffic" in columns,
         about="counts" in columns and spec.is_learned,  # columns of estimated vehicles and reports
-        unknown="counts" in columns and spec.is_learned,  # rows too whose value alone is unknown
+        unknown="counts" in columns and spec.is_learned,  # also rows with estimated counts but without a value
         value_means=value_meaning(spec),
         trips=spec.trips,
     )

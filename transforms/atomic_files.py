@@ -46,7 +46,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yields a new file that replaces `path` on success; callers lock the folder.
 
     The part file of a killed writer, or a link planted in its place, is removed and never followed. Raises OSError,
-    also if the path is neither a file nor a link: as root, /dev/null could be replaced.
+    also if the path is neither a file nor a link: as root, /dev/null could be replaced. mode: the file's permissions.
     """
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -115,4 +115,4 @@ def is_skipped(name: str) -> bool:
     >>> [is_skipped(name) for name in ("./2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
     [False, True, True, True]
     """
-    return any(part.startswith((".", "_")) for part in name.split("/") if part.strip("."))
+    return any(part.startswith((".", "_")) for part in name.split("/") if part.strip("."))  # "." and ".." are no names

@@ -42,7 +42,7 @@ def failpoint(name: str) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise FailpointError(name)
     passage = _passed[name] = _passed.get(name, 0) + 1
-    if killed_at == f"{name}:{passage}":
+    if killed_at == f"{name}:{passage}":  # at the n-th passage of this failpoint
         os.kill(os.getpid(), signal.SIGKILL)
     if _action is not None:
         _action(name, passage)

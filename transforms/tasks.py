@@ -86,7 +86,7 @@ def derived(
     by_slot = ordered.by_slot().items()
     tallies = [tally(events, slot_s, cap=None, columns=release.columns)[0] for slot_s, events in by_slot]
     failpoint("tally")
-    return ((release.group(int(table.slot_s[0])), table) for table in tallies)
+    return ((release.group(int(table.slot_s[0])), table) for table in tallies)  # group: its first slot's start
 
 
 def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:

@@ -111,7 +111,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
     prior_mean = np.full(classes, np.log(day_weight / classes))
     city, logs = prior_mean, prior_mean + offset  # log weights, (classes,) and (cells, classes)
     for _ in range(_CITY_ROUNDS):
-        for _ in range(_CELL_ROUNDS):  # Newton steps; information: less the Hessian, (cells, classes, classes)
+        for _ in range(_CELL_ROUNDS):  # Newton steps; information: about minus the Hessian, (cells, classes, classes)
             gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
             posterior_gradient = gradient - (logs - city - offset) @ precision
             step = np.linalg.solve(information + precision, posterior_gradient[..., None])[..., 0]
@@ -129,7 +129,7 @@ def prior_covariance(edges: Float64s) -> Float64s:
     classes, index, speeds = edges.size - 1, np.arange(edges.size - 1), middles(edges)
     tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()
     kernel = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
-    return np.asarray(np.outer(tilt, tilt) + FLEET_SD**2 * (1 + kernel))
+    return np.asarray(np.outer(tilt, tilt) + FLEET_SD**2 * (1 + kernel))  # 1: of the total, in all classes alike
 
 
 def _city_covariance(classes: int) -> Float64s:
@@ -142,7 +142,7 @@ def _gradient_and_information(
 ) -> tuple[Float64s, Float64s]:
     """Computes log-likelihood gradients and Gauss-Newton information by log weights.
 
-    Observed are class weights, `measured` (as logs: (cells, classes)) of `precisions` (classes,), and cells' means.
+    Observed are cells' means, and class weights: `measured`, (cells, classes), of `precisions`. speeds: of classes.
     """
     weights, shares = np.exp(logs), _shares(logs)  # weights are their own derivatives by log weights
     means = shares @ speeds
@@ -259,15 +259,16 @@ def expected_error(
 ) -> float:
     """Forecasts the mean absolute error of a cell's daily percentile, km/h.
 
-    edges: of classes, km/h. precisions: of released class weights, (classes,). target: the percentile's share. typical:
-    weights of a typical cell, and the number of cells, from which the city is learned; None if it is known.
+    edges: of classes, km/h. cell: see `ExpectedCell`; variances are of its usual and of a day's mean. precisions: of
+    released class weights, (classes,). target: the percentile's share. typical: weights of a typical cell, and the
+    number of cells, from which the city is learned; None if it is known.
     """
     cell_prior: Float64s = _inverted(prior_covariance(edges))  # precision of a cell around the city
     logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, cell_prior)
     if typical is not None:  # the city is learned from its cells: its error adds to the cell's
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        # As in `_fit_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, A: `information`.
+        # As in `_fit_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, P^-1: `cell_prior`.
         precision_per_cell = (information - information @ covariance @ information)[0]  # [0]: the only cell
         city_precision = _inverted(_city_covariance(logs.size)) + cells * precision_per_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))

@@ -121,7 +121,10 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Order of effects by block and day; known: regressors of every day, (cells, HABITS)."""
+    """Order of effects by block and day; known: regressors of every day, (cells, HABITS).
+
+    `start` is a block's first effect on a day, numbered among local or among border ones, `span` the slice of all.
+    """
 
     def __init__(self, blocks: Sequence[Block], known: Regressors | None = None) -> None:
         self.blocks = tuple(blocks)
@@ -221,7 +224,7 @@ class EffectLayout:
         """Prepares each block's sums by group and effect; blocks of equal keys share them."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            blocks = {block.keys: block for block in self.blocks}
+            blocks = {block.keys: block for block in self.blocks}  # one of each distinct keys
             sums = {keys: _PairSums(block, item) for keys, block in blocks.items()}
             self._memory[key] = [sums[block.keys] for block in self.blocks]
         return self._memory[key]
@@ -294,7 +297,7 @@ class _PairSums:
         (slot_groups, slot_keys), slot_pair = np.unique([groups.slots, slot_keys], axis=1, return_inverse=True)
         rows = cell_groups[:, None] * groups.shape[1] + slot_groups
         columns = cell_keys[:, None] * block.slots + slot_keys
-        self._present = np.broadcast_to(slot_keys >= 0, rows.shape)  # -1: the hour has no effect
+        self._present = np.broadcast_to(slot_keys >= 0, rows.shape)  # -1: the hour has no effect, so no pair
         self.rows, self.columns = rows[self._present], columns[self._present]
         # Indicators of pairs, (slots, slot pairs) and (cell pairs, cells): HATs are summed by product with both.
         self._of_slots = (np.arange(slot_pair.max() + 1) == slot_pair[:, None]).astype(np.float64)

@@ -73,7 +73,7 @@ def expected_days(
     known = np.array(np.inf)  # precision of vehicles' mean, around which unequal reports lie: see `Learned._ratio`
     unequal = float(TYPICAL.of_reports(np.array(bounds.fleet.vehicles), TYPICAL_KMH, known))
     expected = []
-    for day, weight_sd in enumerate(weight_sds):
+    for day, weight_sd in enumerate(weight_sds):  # averages over classes of cells, by reports
         *errors, pattern, unknown = (sum(share * sums[day][column] for share, sums in cells) for column in range(5))
         low_kmh, kmh, high_kmh = (MEAN_ABSOLUTE_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
@@ -83,7 +83,7 @@ def expected_days(
                 low_kmh=low_kmh,
                 high_kmh=high_kmh,
                 constant_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(pattern + noiseless),  # if HATs have the city's mean
-                least_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(noiseless),
+                least_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(noiseless),  # the residual variance alone
                 unknown=unknown + unequal / pattern,
                 weight_sd=weight_sd,
             )
@@ -98,11 +98,11 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
-            centre_variances = posterior  # before this stage; below the loop, before the day's last one
+            centre_variances = posterior  # before this stage; after the loop, before the day's last one
             in_stage = strategy.precisions_of(stage, bounds, centre_variances, busy)
             precisions = {component: precision + in_stage[component] for component, precision in precisions.items()}
             posterior = strategy.posterior_of(prior, precisions)
-        errors = [  # of the last stage only the precision of single HATs is used, which is in no posterior
+        errors = [  # of `in_stage`, the day's last, only the precision of single HATs is used: no posterior has it
             strategy.squared_error(posterior, in_stage, stage, bounds, centre_variances, busy, variance)
             for variance in hat_variances
         ]
@@ -135,7 +135,7 @@ def _log_weight_sds(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_
     common = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
     for stages in days:
         precision = sum(strategy.log_precision(stage, bounds) for stage in stages)
-        yield (1 / (common + day_variance) + precision) ** -0.5
+        yield (1 / (common + day_variance) + precision) ** -0.5  # precisions of the prior and of the release
         common = 1 / (1 / common + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
@@ -167,7 +167,7 @@ def hat_half_widths(
     if not stage.counts_public:
         numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, HAT_SPREAD))
     residual = _PLAN_SPREAD.of_reports(np.maximum(numbers[:, _WIDTH_NODE], 1.0), np.array(TYPICAL_KMH), hat_precision)
-    half = np.minimum(Z95 * np.sqrt(model_variance + residual), upper_kmh / 2)
+    half = np.minimum(Z95 * np.sqrt(model_variance + residual), upper_kmh / 2)  # independent: variances add up
     return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)
 
 
@@ -180,7 +180,7 @@ def weight_log_variances(
     """
     if stages[0].counts_public:
         return np.zeros(vehicles.size)
-    hat_precision, levels_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)
+    hat_precision, levels_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)  # of logs
     return np.asarray(1 / (1 / spread + hat_precision + 1 / np.maximum(levels_variance, 1e-300)))  # precisions add up
 
 
@@ -234,17 +234,18 @@ def _level_evidence(
     """Computes single HATs' precision and other levels' joint variance, (vehicles,) each.
 
     Levels of whole days tell a place effect, those of all cells a time effect, and the sum of both has both variances;
-    levels of places and times tell it directly, and precisions add up. Lasting effects are told by all `days`.
+    levels of places and times tell it directly; precisions add up. Lasting effects are told by all `days`. noise:
+    `speed_noise`, then precisions are of mean speeds, or `weight_noise`, then of weights' relative errors.
     """
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
     for stage, (name, share) in ((item, pair) for item in stages for pair in item.shares):
         groups = level(name, bounds.hats, share=Fraction(1))  # for its groups alone: the share is of no account
-        precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a group's mean speed
+        precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a mean speed, or weight
         if groups.size == bounds.hats.size:  # of one day's HATs alone
             of_hat = of_hat + precision
-        elif groups.groups.shape[1] == 1:
+        elif groups.groups.shape[1] == 1:  # of (cell groups, slot groups): whole days
             of_place = of_place + days * precision
-        elif groups.groups.shape[0] == 1:
+        elif groups.groups.shape[0] == 1:  # all cells together
             of_time = of_time + days * precision
         else:
             of_both = of_both + days * precision
@@ -302,14 +303,14 @@ def expected_maps(
         half = Z95 * np.sqrt(variance + day_variances / day)  # for the days' mean, which varies around the usual one
         order = np.argsort(half)
         median = order[np.searchsorted(np.cumsum(reports[order]), 0.5)]  # class of the median by reports
-        is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_AT_PLACE
+        is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_AT_PLACE  # by the days' mean weight
         maps.append(
             ExpectedMap(
                 day=day,
                 error_kmh=MEAN_ABSOLUTE_NORMAL * float(reports @ np.sqrt(variance)),
                 cell_error_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=float(half[median]),
-                ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),
+                ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),  # share of reports
             )
         )
     return maps

@@ -83,8 +83,7 @@ _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))  # of varianc
 
 def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
     """Computes equally likely, lognormal vehicle numbers, (.., NODES)."""
-    # A Poisson number adds 1 / mean to the variance of its logarithm.
-    sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
+    sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))  # 1 / mean: of a Poisson number's logarithm
     return np.asarray(vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES))
 
 

@@ -83,7 +83,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
         hats = speeds.weights[day]
         total = totals(hats)
         slope = (totals(hats * (speeds.values[day] - item.centre)) / total).ravel()
-        square = slope**2 + (totals(hats * variances[day]) / total).ravel()
+        square = slope**2 + (totals(hats * variances[day]) / total).ravel()  # a bound: as if HATs' errors were equal
         noise = item.variances + totals(hats**2 * speeds.hat_variances(day)).ravel()  # HATs vary around the field
         of_weights.append(NoisySums(day, item.groups, item.values * slope / square, noise / square, item.centre))
     return of_weights
@@ -96,7 +96,7 @@ def _merged(sums: Sequence[NoisySums]) -> list[NoisySums]:
         by_group.setdefault((item.day, item.groups.key), []).append(item)
     means = []
     for items in by_group.values():
-        precisions = np.maximum(1 / np.stack([item.variances for item in items]), 1e-300)  # never all 0
+        precisions = np.maximum(1 / np.stack([item.variances for item in items]), 1e-300)  # variances may be infinite
         values = np.average(np.stack([item.values for item in items]), axis=0, weights=precisions)
         means.append(replace(items[0], values=values, variances=1 / precisions.sum(axis=0)))
     return means
@@ -113,9 +113,8 @@ def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
     """Estimates a typical day's vehicles: the mean of declared and counted, by precision."""
     fleet, (mean, precision) = state.facts.vehicles, _counted(days)
-    prior = (FLEET_SD * fleet) ** -2
-    # At least a tenth of the declared ones: a noisy count may be below 0.
-    return max((prior * fleet + precision * mean) / (prior + precision), 0.1 * fleet)
+    prior = (FLEET_SD * fleet) ** -2  # precision of the declared number
+    return max((prior * fleet + precision * mean) / (prior + precision), 0.1 * fleet)  # noisy counts may be < 0
 
 
 def _released_total(day: DayValues) -> float | None:
@@ -147,7 +146,7 @@ def add_day(state: State, day: DayValues) -> State:
     days = [*map(_aged, state.older), *state.recent[: state.least_recent]]  # older mean days are discounted again
     for past, hats in zip(days, speeds.weights, strict=True):
         by_hours.setdefault(past.hours.tobytes(), []).append((past, hats))
-    lasting = state.weight_layout.zeros(days=0)  # effects without those of days, which come last
+    lasting = state.weight_layout.zeros(days=0)  # shaped as effects without those of days, which come last
     effects = Effects(*(values[: empty.size] for values, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)
     recent = state.recent[state.least_recent :]
@@ -162,7 +161,7 @@ def _aged(day: DayValues) -> DayValues:
         return replace(sums, weight_variance=sums.weight_variances / share, speed_variance=sums.speed_variances / share)
 
     stages = tuple(replace(stage, levels=tuple(map(aged, stage.levels))) for stage in day.stages)
-    return replace(day, stages=stages, count=share * day.count)
+    return replace(day, stages=stages, count=share * day.count)  # as the mean of fewer days
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
@@ -176,7 +175,7 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     if counting:
         mean, precision = _counted([day for day, _ in days])
         vehicle_count = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
-        stages.insert(0, replace(counting[0], levels=(vehicle_count,)))  # first, as on a day
+        stages.insert(0, replace(counting[0], levels=(vehicle_count,)))  # a day's count precedes its other stages
     return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 
@@ -188,7 +187,7 @@ def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) ->
     """
     hats, stages, levels = zip(*of_days, strict=True)
     groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
-    # Precisions, (days, cell groups, slot groups), above 0 where a level has no sums.
+    # Precisions, (days, cell groups, slot groups), above 0 even where a level has no sums, of infinite variance.
     weight_precisions = np.maximum(1 / np.stack([level.weight_variances for level in levels]), 1e-300)
     speed_precisions = np.maximum(1 / np.stack([level.speed_variances for level in levels]), 1e-300)
     # Any mean centre is right; near precise days' ones their shifts, which rest on estimated weights, are small.

@@ -73,7 +73,7 @@ class Learned:
         return Field(
             values=kmh,
             variances=variances,
-            of_ratios=ratio_variances(means, hats, log_variances),
+            of_ratios=ratio_variances(means, hats, log_variances),  # of means over uncertain weights
             deviations=spread.of_reports(counts, nodes_kmh, precisions[..., None]),
             traffic_deviations=traffic_variances(spread.of(counts, nodes_kmh), precisions, spread.floor),
             precisions=precisions,
@@ -159,9 +159,8 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
     stages = tuple(_slot_in_day(hours, index, values) for index, values in sorted(by_slot.items()))
     state = models.state
     day = DayValues(hours=hours, stages=(_vague_count(state, stages[0].centre), *stages))
-    today = learned(replace(state, recent=(*state.recent, day)))
-    field = today.estimate()
-    leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)  # part of the forecast's that slots remove
+    field = learned(replace(state, recent=(*state.recent, day))).estimate()  # of today, now the last day
+    leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)  # part of the forecast's variance that is gone
     # Of a gate's criteria only the ratio holds live: a storm may move a day's mean, and slots hardly tell its weight.
     return Live(replace(field, gate=Gate(ratio=field.gate.ratio)), leans)
 
@@ -174,7 +173,7 @@ def _vague_count(state: State, centre: Float64s) -> StageValues:
         weights=vehicles,
         speeds=0 * vehicles,
         weight_variance=(FLEET_SD * vehicles) ** 2,
-        speed_variance=np.inf,
+        speed_variance=np.inf,  # a count tells nothing of speeds
     )
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
@@ -215,7 +214,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     variances = variances + _through_standing(models.state.facts, posterior, groups, weight_slopes)
     repeats = _repeats(models.state.facts, posterior, groups)
     kmh, precisions, squares = posterior.values[..., None], posterior.precisions[..., None], share[..., None] ** 2
-    deviations = posterior.spread.of_reports(posterior.vehicles, kmh, precisions)
+    deviations = posterior.spread.of_reports(posterior.vehicles, kmh, precisions)  # of HATs, (.., NODES)
     return replace(
         posterior,
         values=values,
@@ -223,7 +222,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         of_ratios=ratio_variances(values, weights, log_variances),  # of means over uncertain weights
         # `_pooled` sums by group and node. A vehicle's deviation is alike in all its HATs of a group.
         deviations=_pooled(groups, squares * deviations) * repeats[..., None],
-        traffic_deviations=_pooled(groups, squares * posterior.traffic_deviations),
+        traffic_deviations=_pooled(groups, squares * posterior.traffic_deviations),  # HATs' own, not vehicles'
         repeats=repeats,
         weights=weights,
         vehicles=_pooled(groups, posterior.vehicles),
@@ -232,8 +231,8 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
 
 def smooth_hours(hours: Field, day: Field) -> Field:
     """Gives hours the day's value if within one standard error; variances count the bias."""
-    difference = hours.values - day.values
-    squared_error = hours.variances + hours.deviations.mean(axis=-1)
+    difference = hours.values - day.values  # (cell groups, hours), less (cell groups, 1)
+    squared_error = hours.variances + hours.deviations.mean(axis=-1)  # over NODES, numbers of vehicles
     is_noise = difference**2 <= squared_error
     return replace(
         hours,
@@ -257,7 +256,7 @@ def with_coarser(models: Learned, posterior: Field, upper_kmh: float) -> Shown:
     groups = Groups(cells=models.state.design.parents, slots=np.arange(posterior.hours.size))
     coarse = published(coarser(models, posterior, groups), upper_kmh)
     chosen = (estimates.status == Status.UNRELIABLE) & groups.to_hats(coarse.status == Status.OK)
-    arrays = (coarse.values, coarse.lower95, coarse.upper95)
+    arrays = (coarse.values, coarse.lower95, coarse.upper95)  # shown where chosen, else nan
     status = np.where(chosen, Status.PARENT, estimates.status).astype(np.int64)
     return Shown(replace(estimates, status=status), *(np.where(chosen, groups.to_hats(x), np.nan) for x in arrays))
 
@@ -274,7 +273,7 @@ def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: 
     (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
     """
     slots = np.arange(posterior.hours.size)
-    by_slot = np.zeros((*groups.shape, slots.size))
+    by_slot = np.zeros((*groups.shape, slots.size))  # sums of a group's slopes in each slot
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, slots), slopes)
     of_vehicles = models.speeds.one_weights[posterior.day] / posterior.weights
     hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
@@ -289,8 +288,9 @@ def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Fl
     cell's hours shift together, cells independently: sums by cell are squared, then added up. slopes: of group means by
     log weights, (cells, slots).
     """
+    # A guess at the part of vehicles that stand: all at 0 km/h, hardly any far above STANDS_KMH.
     standing = np.exp(-((np.maximum(posterior.values, 0.0) / fitted.STANDS_KMH) ** 2))
-    shifts = (facts.standing - 1) * standing * slopes
+    shifts = (facts.standing - 1) * standing * slopes  # counted fully it weighs `facts.standing` times as much
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(shifts)
     return Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
 
@@ -301,6 +301,6 @@ def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
     Cells of an hour (one, and the group's share of its others) times slots of a cell, (cell groups, slot groups).
     """
     weights, slot_counts = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
-    share = weights / np.maximum(weights.sum(axis=0), 1e-12)
-    in_cell = np.maximum(facts.hats_in_cell * slot_counts / groups.slots.size, 1.0)
+    share = weights / np.maximum(weights.sum(axis=0), 1e-12)  # of the city, in these slots
+    in_cell = np.maximum(facts.hats_in_cell * slot_counts / groups.slots.size, 1.0)  # evenly over the day's slots
     return np.asarray((1 + (facts.hats_in_hour - 1) * share) * in_cell)

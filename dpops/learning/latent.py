@@ -45,6 +45,7 @@ def ratio_variances(kmh: Float64s, weights: Float64s, log_variances: Float64s) -
     Unknown weights scale a mean's distance from the city's: E[(E[W] / W - 1)^2] = exp(3 s) - 2 exp(s) + 1, s the
     variance of the logarithm. kmh, weights: of all HATs or groups.
     """
+    # Capped, lest exp be huge; distances: from the city's mean.
     variances, distances = np.minimum(log_variances, MAX_LOG_VARIANCE), kmh - np.average(kmh, weights=weights)
     return np.asarray((np.exp(3 * variances) - 2 * np.exp(variances) + 1) * distances**2)
 
@@ -86,7 +87,7 @@ class WeightField(LatentField):
     def _start_days(self, totals: Sequence[float | None]) -> None:
         """Sets "day" effects of the last days by total weights; None: vehicles times retention."""
         first = len(self.days) - len(totals)
-        hats = self.weights(self.effects)[first:]
+        hats = self.weights(self.effects)[first:]  # of each such day, (cells, slots)
         for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
             log_total = math.log(self.numbers[day].number) + self.retention if total is None else math.log(total)
             self.effects.border[self.layout.index_of("day", day)] += log_total - math.log(weights.sum())
@@ -114,7 +115,7 @@ class WeightField(LatentField):
     def traffic(self, hours: Int64s) -> Float64s:
         """Computes log weights of typical days in these hours, less their mean, (cells, slots)."""
         logs = self.layout.hats(self.effects, hours, day=None)
-        traffic = logs - np.average(logs, weights=np.exp(logs))
+        traffic = logs - np.average(logs, weights=np.exp(logs))  # the mean by HATs' weights
         return np.asarray(np.clip(traffic, -_MOST_TRAFFIC, _MOST_TRAFFIC))  # lest an outlier decide its effect
 
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
@@ -229,7 +230,7 @@ class WeightField(LatentField):
         # Degrees of freedom of a residual: 1, less the fit's variance (`rows` are times `root`) over the law's.
         freedom = np.maximum(1 - self._total_precisions / root**2 * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.PRIOR_WORTH
-        self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
+        self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)  # gamma means
         # Variances of log totals themselves: of their rows without -1 times the retention.
         without_retention = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
         self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without_retention)) / root**2
@@ -271,7 +272,7 @@ class SpeedField(LatentField):
         self._facts = facts
         self.spread = VehicleSpread() if start is None else start.spread
         self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]
-        self._are_fitted = False
+        self._are_fitted = False  # whether `values` are estimates
 
     def add(self, next_day: DayValues) -> None:
         """Appends a day without releases."""
@@ -291,8 +292,8 @@ class SpeedField(LatentField):
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, regressors=("traffic", "doubt"))
-        entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
-        is_first = not self._are_fitted
+        entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]  # among border effects
+        is_first = not self._are_fitted  # this is the field's first fit
         for index in range(rounds):  # effects, then doubts and with them weights, values, strengths and the spread
             data = self._data(sums, doubts)
             self.solve(data, is_rough=not (is_last and index + 1 == rounds))
@@ -318,7 +319,7 @@ class SpeedField(LatentField):
         vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
         """
         hat_weight = self._facts.hat_weight * math.exp(weights.retention)  # after clips
-        # Of the busiest hour, shared by the HATs that one vehicle touches in it, and by all vehicles of the day.
+        # Weight of the busiest hour, over the HATs that one vehicle touches in it, then over all vehicles of the day.
         peaks = [hats.sum(axis=0).max() / self._facts.hats_in_hour for hats in self.weights]
         self.one_weights = np.maximum(hat_weight, peaks / np.array([number.upper95 for number in weights.numbers]))
 

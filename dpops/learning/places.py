@@ -141,8 +141,8 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    # By likelihood: do places differ from cells, and by which power of its relative weight is a place slower?
-    powers = _POWERS if around.sizes is not None else np.zeros(1)
+    # By likelihood: do places differ from cells, and by which power of its relative weight is a segment slower?
+    powers = _POWERS if around.sizes is not None else np.zeros(1)  # places other than segments have no sizes
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, report_means, variances, weights, weight_variances = moments  # report_means: weighted as reports are
@@ -185,7 +185,7 @@ def _posterior(
         speeds, centred, centres, squares, information = (
             item[chosen, None] for item in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
-        relative_speed = _slowed(weights / expected[:, None], power) / typical
+        relative_speed = _slowed(weights / expected[:, None], power) / typical  # `_slowed` clips r near 1 first
         expected_kmh = around.values[chosen, None] * relative_speed
         # The log likelihood at the expected speed, and its derivative by the speed there.
         misfit = expected_kmh**2 * information - 2 * expected_kmh * centres + squares
@@ -389,7 +389,7 @@ def largest_noise(kind: Kind, chance: float, variance: float, scale: float) -> f
         return -NormalDist().inv_cdf(chance) * math.sqrt(variance)
     draws, log = variance / 2 / scale**2, -math.log(chance)  # a Laplace law's variance is 2 scale^2
     low, high = 0.0, 2 * (log + math.sqrt(log * draws)) + 1  # at this end the exponent is above log
-    for _ in range(60):  # bisections of the bound, in scales, at which the exponent is log
+    for _ in range(60):  # bisections of the bound, in scales, at which the exponent of Chernoff's bound is log
         middle = (low + high) / 2
         tilt = (math.sqrt(draws**2 + middle**2) - draws) / middle  # that makes the exponent largest
         exponent = tilt * middle + draws * math.log1p(-(tilt**2))

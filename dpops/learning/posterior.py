@@ -71,7 +71,7 @@ class Posterior:
         local = prior.local.T @ prior.local + narrow.local.T @ narrow.local  # A, definite: no pivots are needed
         self._factor = splu(local.tocsc(), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
         of_border = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
-        distinct, self._expand = _distinct_columns(narrow, wide)  # indices of columns
+        distinct, self._expand = _distinct_columns(narrow, wide)  # indices of columns: of the border, then wide rows
         at_border, at_wide = np.split(distinct, [np.searchsorted(distinct, self._border)])
         from_wide = wide.local[at_wide - self._border].T.toarray()
         self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], from_wide])

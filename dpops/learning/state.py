@@ -191,7 +191,7 @@ def _popularity(design: Design) -> Float64s:
 def _cells(design: Design, sd: float) -> Block:
     """Builds cells' effects, a Markov random field; sd: of one given its neighbours.
 
-    The prior precision matrix, `precision` (D D' + I), has `precision` times 6 + 1 on its diagonal: 1 / sd^2.
+    The prior precision matrix, `precision` (D D' + I), has `precision` (6 + 1) on its diagonal: 1 / sd^2.
     Small cells have a seventh of the area (H3), so means over them vary by seven times as much.
     """
     precision = 1 / (sd**2 * (_NEIGHBOURS + 1) * (_PARTS_OF_A_CELL if design.are_small else 1))
@@ -202,8 +202,7 @@ def _cells(design: Design, sd: float) -> Block:
 def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
     """Builds effects of hours: of all days, days off, and each day."""
     clock, everywhere = np.arange(HOURS), np.zeros(design.cells, np.int64)
-    # 23 h neighbours 0 h.
-    ring = _edges(np.stack([clock, (clock + 1) % HOURS], axis=1), HOURS)
+    ring = _edges(np.stack([clock, (clock + 1) % HOURS], axis=1), HOURS)  # 23 h neighbours 0 h
     hourly = partial(
         Block, cell_keys=everywhere, differences=ring, ridge=fitted.RING_RIDGE, precision=precision, is_border=True
     )

@@ -116,7 +116,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     # Weights are divided by a norm over both kinds' levels, by their budgets; speeds are clipped by that of theirs.
     norm, u_speed_norm = (_norm(touched, u_sums, level_shares, count, stage) for level_shares in (shares, speed_shares))
     w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]  # by the least norm short days weigh less
-    v = w * residuals(rows, stage)
+    v = w * residuals(rows, stage)  # mean speeds of rows less their centres, km/h
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     speed_norm = _norm(touched, speeds, speed_shares, count, stage)
     # B times the norm, over levels of speeds, of weights whose norm over both kinds' is 1: B itself if levels agree.
@@ -172,7 +172,7 @@ def _integers(
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
     """Computes a level's integer steps per unit of weight and per weighted km/h."""
-    bound = float(stage.bound_kmh)
+    bound = float(stage.bound_kmh)  # `_norm_bound`: a vector's largest norm, in steps, by its part of the budget
     if stage.counts_public:  # exact weights need no share; a neighbour's speeds may be opposite, hence twice the bound
         return float(UNIT), _norm_bound(stage.share * level.speed_share, stage) / (2 * bound)
     weight = _norm_bound(stage.share * (1 - stage.alpha) * level.weight_share, stage)  # alpha: part of speeds

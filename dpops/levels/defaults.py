@@ -113,7 +113,7 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
     shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
     # A fleet too small for single cells gets levels of larger places.
-    if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
+    if group_sd_kmh(kind, spread, "cell", dict(shares)["cell"], bounds) > fitted.LIMIT_SD_KMH:
         shares = first_shares = _coarser_levels(kind, spread, bounds)
     bound, share, first_alpha, second_alpha = _FIRST_NUMBERS[kind]  # alpha: speeds' part of a share; weights: the rest
     later_bound, later_alpha = _LATER_NUMBERS[kind]
@@ -130,8 +130,7 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
 
     Laplace: the scale, for the L1 norm and a budget of epsilon. Gaussian: the variance, for L2 and a budget of rho.
     """
-    # Rounded up: never less noise.
-    return UNIT / budget if kind == "laplace" else Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
+    return UNIT / budget if kind == "laplace" else Fraction(math.ceil(UNIT * UNIT / (2 * budget)))  # up: no less noise
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
@@ -167,7 +166,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
     """Computes a typical vehicle-day's norm of reports; None if reports are not declared."""
     if fleet.profile.reports is None:
         return None
-    # A HAT's weight is reports^exponent / norm: the norm is the sum of powers over HATs by the sum of weights.
+    # A HAT's weight is reports^exponent / norm: so the norm is the sum of powers by that of weights, `_own_weight`.
     return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 

@@ -33,7 +33,7 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Appends a stage of speed classes, with this share of the total."""
+    """Appends a stage of speed classes; the others give it this share of theirs."""
     parts = alike(((CLASS, Fraction(1)),))  # its only level has all of the stage's share, and all for weights (alpha)
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
     # Reports count as they are, on short days too; the bound is any positive number: there are no speeds to clip.
@@ -70,7 +70,7 @@ PLACE_BOUND_KMH, PLACE_ALPHA, PLACE_EXPONENT = Fraction(7), Fraction(17, 20), Fr
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """Appends a stage of places, with this share of the total."""
+    """Appends a stage of places; the others give it this share of theirs."""
     parts = alike(((PLACE, Fraction(1)),))  # one level has all of the stage's share, of weights as of speeds
     last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)  # no classes, no least norm
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
@@ -122,7 +122,7 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
     """
     hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
     if stage.kind == "laplace":  # n equal weights of norm 1 are 1 / n each
-        return profile.hats / hats
+        return profile.hats / hats  # a HAT's weight in a slot, 1 / hats, by that on a day
     # Groups that it touches in a slot, of parents as in `Profile.touched`: each is visited in two parts of the day.
     # Equal weights of Euclidean norm 1 over all levels add up to 1 / the root of the sum of `squares`.
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
@@ -130,7 +130,7 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
         for level in stage.levels
     ]
-    return profile.hats / hats / math.sqrt(sum(squares))  # of a slot's weight a HAT has 1 / hats
+    return profile.hats / hats / math.sqrt(sum(squares))  # 1 / hats of a slot's weight, by 1 / profile.hats of a day's
 
 
 LEAST_PART = Fraction(1, 4)  # part of the declared fleet below which a day is stopped
@@ -173,7 +173,7 @@ def counts_stage(stage: Stage, clip: int, exponent: Fraction) -> Stage:
     """Makes a stage of counts, at the full budget.
 
     clip: bound on the Euclidean norm of a vehicle-day's counts; weights are counts divided by it. exponent: 1 counts
-    reports, 0 vehicles.
+    reports, 0 vehicles. Speeds, which nobody reads, have hardly a share (alpha), and a bound that none exceeds.
     """
     counts = replace(stage, parts=alike((("hat", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
     return replace(counts, share=Fraction(1), exponent=exponent, least_norm=clip)
@@ -183,7 +183,7 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
     """Prepends a stage that counts vehicles, out of the others' shares."""
     if count is None:
         return stages
-    return count, *scaled(stages, 1 - count.share / sum(stage.share for stage in stages))
+    return count, *scaled(stages, 1 - count.share / sum(stage.share for stage in stages))  # their sum stays
 
 
 def vehicles_in(released: ReleasedStage) -> float:

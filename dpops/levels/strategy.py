@@ -71,7 +71,7 @@ def ranked(recipe: Recipe, bounds: BoundsOnly, free: Free) -> list[Ranked]:
     """Ranks candidate recipes by expected error, best first.
 
     recipe: the default, or the specification's, which candidates vary where it is `free`. The default candidate goes
-    before all that do not lower its error by the factor 1 - LEAST_GAIN.
+    before all that do not lower its error by the factor 1 - LEAST_GAIN: those gain too little to replace it.
     """
     default, *others = (_expected(candidate, bounds) for candidate in _candidates(recipe, free, bounds.hats))
     order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))  # ties, but for rounding, stay as listed
@@ -108,9 +108,8 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
     """Forecasts root mean squared errors, km/h, over reports of all classes of busyness."""
     squares: list[tuple[float, float]] = []
     for busyness, share in busyness_classes():
-        prior = {component: sd_kmh * sd_kmh for component, sd_kmh in PRIOR_SD_KMH.items()}
-        posterior = prior
-        for stage in recipe.first:  # the error after the last stage is the day's
+        prior = posterior = {component: sd_kmh * sd_kmh for component, sd_kmh in PRIOR_SD_KMH.items()}
+        for stage in recipe.first:  # each alone, around centres of the one before; the last one's error is the day's
             posterior, first_square = _after(stage, bounds, prior, posterior, busyness, days=1)
         # A later day's centres are earlier days' posterior: one step finds their variances, a second the day's error.
         centres, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
@@ -199,7 +198,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
         # L1 norm: 0.8 is a normal law's mean absolute value over its standard deviation, sqrt(2 / pi).
         deviation = 0.8 * sd_kmh * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
     else:
-        deviation = sd_kmh * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
+        deviation = sd_kmh * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)  # L2: its HATs are independent
     return math.sqrt(sum(centres.values()) + deviation**2)
 
 

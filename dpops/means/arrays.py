@@ -101,7 +101,7 @@ def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
             return minimax(counts, epsilon)
         case "convex":
             return convex(counts)
-    return np.minimum(counts[:, 0], min(m_ub, int(counts.max())))  # a number of any size, which int64 may not hold
+    return np.minimum(counts[:, 0], min(m_ub, int(counts.max())))  # m_ub is a number, which int64 may not hold
 
 
 def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
@@ -221,7 +221,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     steps = np.full(users.size, grid.upper_steps)
     # In the order of FACTS, (facts, HATs).
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
-    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # U times that weight
+    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # U times that weight, and rounding
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:

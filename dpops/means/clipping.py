@@ -60,7 +60,7 @@ class ClippedArrays(Mechanism):
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
         """Computes the longest interval, in fine steps, and facts of the private choice.
 
-        arrays: their number. m_ub: samples that one holds at most. upper: U, in fine steps.
+        arrays: their number. m_ub: samples that one holds at most. upper: U, in fine steps. epsilon: the release's.
         """
         raise NotImplementedError
 

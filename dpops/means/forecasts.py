@@ -88,13 +88,13 @@ def errors_around(
 ) -> Float64s:
     """Averages errors over a HAT's equally likely means and biases, float64 (HATs,).
 
-    The bias is normal, taken at `points` equally likely values: sd, (HATs,), around an offset for each mean,
-    (means, 1). scale: of the noise, (HATs,).
+    Means are of the prior alone, the same few for all HATs. The bias is normal, taken at `points` equally likely
+    values: sd, (HATs,), around an offset for each mean, (means, 1). scale: of the noise, (HATs,).
     """
     means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(sd.size)
     for rows in chunks(sd.size, means.size * points):
         bias = offset + sd[rows, None, None] * scores
-        errors = clamped_errors(means, hats.upper, bias, scale[rows, None, None])
+        errors = clamped_errors(means, hats.upper, bias, scale[rows, None, None])  # (HATs, means, points)
         mean_errors[rows] = errors.reshape(errors.shape[0], -1).mean(axis=1)
     return mean_errors
 
@@ -123,11 +123,11 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
-        centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
+        likely_means = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
         for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):
-            around = distinct.sd[rows, None] * normal_scores(arrays)
+            around = distinct.sd[rows, None] * normal_scores(arrays)  # of array means around the HAT's
             # By mean, then HAT; averaged over means exactly, the same on every machine.
-            cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
+            cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in likely_means]
             forecasts[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
     # Users' weights in arrays are not their shares of samples: independent of clipping, so its error adds in squares.
     grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law

@@ -69,7 +69,7 @@ class Akmv(Mechanism):
         for counts in matrices:
             samples = counts.sum(axis=1)[:, None]
             max_sums = (hats.upper * counts[:, 0]).astype(np.float64)  # counts descend
-            sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])
+            sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])  # as if all users had the prior's mean
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
             # T, (HATs, _NODES); then the error of each, averaged.
             drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _NODES)

@@ -56,7 +56,7 @@ class Auto(Mechanism):
             except PlanError as reason:  # its noise is beyond bounds; a constant has none
                 refusal = reason
                 continue
-            error = plan.error() if hats is None else mechanism.forecasts(hats).item()
+            error = plan.error() if hats is None else mechanism.forecasts(hats).item()  # without a prior: worst case
             ranked.append(RankedPlan(error, mechanism, plan))
         if not ranked:
             raise refusal
@@ -69,8 +69,8 @@ class Auto(Mechanism):
         plan_of: dict[int, Plan] = {}
         if usual_hats and self.prior is not None:
             counts, order = HatCounts.of(usual_hats, grid, epsilon, self.prior)  # order: indices of `usual_hats`
-            for mechanism, chosen in self._chosen(counts):
-                indices = [usual_indices[index] for index in order[chosen].tolist()]
+            for mechanism, chosen in self._chosen(counts):  # chosen: HATs in the order of `counts`
+                indices = [usual_indices[index] for index in order[chosen].tolist()]  # of `hats`
                 plan_of |= zip(indices, mechanism.plans([hats[index] for index in indices], grid, epsilon), strict=True)
         elif usual_hats:
             # One that `chooses` may be off by all of U: worse than the constant U/2, off by half of it at most.
@@ -86,7 +86,7 @@ class Auto(Mechanism):
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
         # Of equal errors a plan that draws nothing wins: it spends nothing, so its cost is 0, else 1.
-        costs = []  # by HAT. One HAT tells of all in its matrix of `hats.counts`
+        costs = []  # by HAT. One HAT tells of all in its matrix of `hats.counts`: numbers of users decide
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]

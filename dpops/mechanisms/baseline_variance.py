@@ -72,7 +72,7 @@ class BaselineVariance(Mechanism):
         prior, errors = hats.prior, []
         for plan, (counts, _) in zip(plans, hats, strict=True):
             upper, true_shares, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
-            # The mean of (sample - mean of the HAT)^2, less the square of the weighted mean's error, of sd `spread`.
+            # Mean of (sample - HAT's mean)^2, less the squared error of the weighted mean: by true, by planned weights.
             variance, released = (prior.sd**2 - prior.spread(s, counts).item() ** 2 for s in (true_shares, shares))
             sd = prior.of_squares().spread(shares - true_shares, counts)  # of the bias: other weights of equal squares
             variance = min(variance, upper)

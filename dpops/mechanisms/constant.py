@@ -54,8 +54,9 @@ class Constant(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts how far a HAT's mean, by the prior, lies from the constant."""
         plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
+        # The constant less each equally likely mean, (means, 1): of the forecasts' prior, the same few for all HATs.
         offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
-        # Of HATs' means: in each matrix of counts, (HATs, users), users weigh as much as they have samples.
+        # Of a HAT's samples around such a mean, (HATs,). In matrices of counts, (HATs, users), users weigh by samples.
         sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))
         return errors_around(hats, sd, scale=np.zeros(sd.size), offset=offset)  # without noise
 

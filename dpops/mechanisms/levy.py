@@ -46,7 +46,7 @@ class Levy(ClippedArrays):
             """Forecasts HATs with equally many arrays; means: (HATs, arrays) in units."""
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
-            # Noise is for the interval's length, 3 bins at most, or for less where unclipped means move by less.
+            # Noise is for the interval's length, 3 bins at most, or for less where unclipped sums move by less.
             for bins, rows in groups_of(-(-upper // tau)):
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
@@ -92,7 +92,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     bin_index = np.arange(bins)
-    # Each bin's cost and relative probability, (HATs, bins); its draw, at rate epsilon / 4, spends half of epsilon.
+    # By bin, (HATs, bins): means in lower bins, and up to it; cost; relative probability, at half of epsilon.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < bin_index[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
@@ -124,7 +124,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes the interval of a bin and both neighbours; of a single bin, all."""
+    """Computes bins' intervals, midpoints +- 1.5 tau; of a single bin, all."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -66,10 +66,11 @@ class WorstCaseOptimal(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts mean absolute errors, (HATs,) in units, under the prior."""
-        # The bias is nearly normal: its mean and sd follow from moments of what clipping moves each user's mean by.
+        # At each equally likely mean of a HAT, the same few for all HATs, the bias is taken as normal: its mean and sd
+        # follow from moments of what clipping moves each user's mean by, as users are independent.
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(BIAS_POINTS)
         scale = quotients(bound, hats.samples, factor=hats.grid.step / hats.epsilon)
-        means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
+        means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)  # means: (means, 1)
         clipped_users, shares, columns, moments = _clipped(hats, bound, means)
         start = np.cumsum(clipped_users) - clipped_users
         for users, hats_of_size in groups_of(clipped_users):  # HATs of equally many, for rectangular arrays

@@ -84,14 +84,14 @@ class Uniform:
 
     def to(self, bits: int) -> int:
         """Returns the first `bits` binary digits as an integer."""
-        while self._bits < bits:
+        while self._bits < bits:  # the number of digits in `_known`
             self._known = self._known << _WORD_BITS | int.from_bytes(self._entropy(_WORD_BITS // 8), "little")
             self._bits += _WORD_BITS
         return self._known >> self._bits - bits
 
     def is_below_exp(self, rate: "Fraction | Rate") -> bool:
         """Compares with exp(-rate), drawing digits until they differ."""
-        bits = self._bits
+        bits = self._bits  # as many as are drawn so far
         while True:
             digits = self.to(bits)
             low, high = (rate, rate) if isinstance(rate, Fraction) else rate(bits)  # bounds by so many binary digits

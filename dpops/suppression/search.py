@@ -181,7 +181,7 @@ class Search:
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
                 entry = self._choice(vehicle)
                 if entry < 0:  # there is none
-                    self.alive[gone] = True  # callers read nothing else
+                    self.alive[gone] = True  # of this state callers read nothing else
                     return most_hats
                 gone.append(self._leaves(vehicle, entry))
         return 1
@@ -223,7 +223,7 @@ class Search:
         hats, counts = self.entry_hat[entries], self.entry_count[entries]
         _, first_count, retained = self.state[:, hats]
         heaviest = np.where(counts < first_count, first_count, self.second[hats])
-        states = np.stack([self.samples[hats], retained - counts, heaviest])
+        states = np.stack([self.samples[hats], retained - counts, heaviest])  # once the vehicle has left
         distinct = []
         while entries.size:
             distinct.append(int(entries[0]))

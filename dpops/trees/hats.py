@@ -186,14 +186,14 @@ _PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
     """Lists equally likely distribution functions at bins' inner edges, (functions, bins - 1)."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
-    means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
+    means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()  # equally likely ones of a HAT
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)
 
 
 @lru_cache(maxsize=16)
 def _share_errors(tree: Tree, level_shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
     """Simulates mean errors of shares of reports by noise's scale, (NOISE_SCALES,); mean, sd: prior."""
-    cases = expected_cdfs(tree.bins, mean, sd, upper)
+    cases = expected_cdfs(tree.bins, mean, sd, upper)  # true ones, (cases, bins - 1)
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5  # a fixed seed: forecasts repeat
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))

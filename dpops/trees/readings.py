@@ -148,8 +148,8 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
     at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
     is none after t; and raw - half stays below it at t - 1, so the last edge where it does is none before that.
     """
-    edges = raw.shape[1] + 1
-    may_reach = _with_ends(raw + half) >= probability
+    edges = raw.shape[1] + 1  # K
+    may_reach = _with_ends(raw + half) >= probability  # (rows, edges 0 to K), with 0 and 1 at the ends
     must_reach = _with_ends(raw - half) >= probability
     last_unsure = edges - (~must_reach)[:, ::-1].argmax(axis=1)
     return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
@@ -193,8 +193,8 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 def variance_around(cdf: Float64s, centre: Float64s) -> Float64s:
     """Computes distributions' second moments around `centre`, (rows,) bins; noise may make it negative."""
     share = np.diff(_with_ends(cdf), axis=1)
-    middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
-    return np.cumsum(share * middle**2, axis=1)[:, -1]  # sums in order: the same bits on every machine
+    distance = np.arange(share.shape[1]) + 0.5 - centre[:, None]  # of bins' middles, (rows, K)
+    return np.cumsum(share * distance**2, axis=1)[:, -1]  # sums in order: the same bits on every machine
 
 
 def _with_ends(cdf: Float64s) -> Float64s:

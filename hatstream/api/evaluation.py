@@ -50,13 +50,13 @@ def release_days(
     Args:
         counts: Table of `count_days`; rows may be removed, changed or invented.
         seed: Seed of the noise; None for the random noise of a release.
-        whole: Whether to estimate every day again at the end, from all days.
-        forecasts: Whether to forecast every day but the first beforehand, from the days before.
+        whole: Whether to estimate every day again at the end, from all days. UsageError without mechanism `levels`.
+        forecasts: Whether to forecast every day but the first beforehand, from the days before. Errors as for `whole`.
 
     Returns:
-        Result tables by "hats" (with unknown HATs), product names, "whole" and "forecast". Further columns: `period`,
-        and `slot` and `last_slot`, numbers of the first and last slot; null for rows over several periods. HATs with
-        public counts also have `vehicles` and `reports`.
+        Result tables by "hats" (HATs of unknown value included), product names, "whole" and "forecast". Further
+        columns: `period`, and `slot` and `last_slot`, numbers of the first and last slot; null for rows over several
+        periods. HATs with public counts also have `vehicles` and `reports`.
 
     >>> from hatstream import load
     >>> release_days(load("examples/hourly-means.toml"), pa.table({"period": pa.array([], pa.string())}))
@@ -194,7 +194,7 @@ class _EvaluatedDays:
                 break
         for slot in recorded[-1:] if release.draws_in_order else recorded:  # the last stage stands for all
             for estimates in release.estimates(slot, History(self.account)):
-                self.show(estimates.product or "hats", [estimates._replace(product="")])  # else `show` names it twice
+                self.show(estimates.product or "hats", [estimates._replace(product="")])  # else `show` appends it again
 
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
@@ -227,6 +227,7 @@ def count_days(
     Raises InputError without an observation, or for a file that cannot be decoded.
 
     Args:
+        pattern: Input files, such as `feed/*.csv`.
         dates: First and last local day or time; all days of the files if None.
         bins: Number of equally wide bins of values, counted in the column `histograms`.
 
@@ -243,7 +244,7 @@ def count_days(
     packed_by_slot: dict[int, list[bytes]] = {}
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
-            observations, cell, _ = observed(batch, rules, spec.ground)
+            observations, cell, _refused = observed(batch, rules, spec.ground)
             for packed in wire.split(observations, cell, shards=1):
                 packed_by_slot.setdefault(packed.key[0], []).append(packed.data)  # key: start of the slot, and shard
         report("files read", number, len(paths))

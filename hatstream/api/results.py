@@ -59,7 +59,7 @@ def _each_once(table: pa.Table) -> pa.Table:
         return table
     final = final_first.filter(pc.invert(final_first["live"])).select([*_KEY_COLUMNS, "value"])
     values = final.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
-    if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:
+    if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:  # a key has two final values
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"

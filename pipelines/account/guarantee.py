@@ -110,7 +110,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"  # "ever" is the one period of an account by vehicle-ever
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
-        bounds.append(SpanBound(span.days, span.limit, largest, over, since))
+        bounds.append(SpanBound(days=span.days, limit=span.limit, most=largest, over=over, since=since))
     return tuple(bounds)
 
 
@@ -186,7 +186,7 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.can_add(period) for bound in bounds):
         return capped
     for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # limit of the shortest span
-        # One day needs no cap: a claim above a limit is never released.
+        # Bounds of spans at least as long cap the cost; one day's needs none, as no claim above a limit is released.
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
         capped.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
     return capped
@@ -225,8 +225,8 @@ def _factor(epsilon: Fraction) -> str:
 
 
 def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
-    """Computes costs of consecutive days at the dearest period's debits."""
-    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # a list: of one period
+    """Computes costs of consecutive days at the dearest period's debits, by kind of claim."""
+    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # a list, which covers any one period
     touched_periods = ((number, periods_in(privacy_unit, number)) for number in days)  # each period spends all claims
     return [Cost(number, loss_of(Accountant().compose(claims * count), limit)) for number, count in touched_periods]
 

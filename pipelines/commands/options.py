@@ -47,7 +47,7 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
     """
     names = tuple(inspect.signature(made_by).parameters)
 
-    def decorate(command: Command) -> Command:  # options, `names`, become argument `name`
+    def decorate(command: Command) -> Command:  # its argument `name` is made of the options called `names`
         @wraps(command)
         def with_value(**values: Any) -> Any:
             fields = {field: values.pop(field) for field in names if field in values}

@@ -55,7 +55,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
             count = sources.fullest_period(spec, pattern, progress)
             return count(spec), count  # the second counts anew, for another specification
         if not synthetic:
-            return None, None
+            return None, None  # then a plan of HATs takes typical counts
         sample = extension("made-up-day", "lab")(spec.timetable.zone)
         return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 

@@ -107,5 +107,5 @@ def release(
     with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, location, outputs):
         run = scheduled.release(spec, calendar, files, outputs, location, report, engine=engine)
     print_summary(spec, run, location, as_json=as_json)
-    # Whether the input is the same as before decides no exit code where counts are secret.
+    # `opened` shows the operator's counters. Where counts are secret, a changed input decides no exit code.
     return DIFFERS if spec.counts_are_public and run.outcome.opened().units_changed else DONE

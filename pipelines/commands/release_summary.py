@@ -101,7 +101,7 @@ def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Col
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
     if spec.trips is not None:  # else `served_cells` is None
-        served = [(cells, spec.served_cells(start_s) or ()) for start_s, cells in slots]  # by slot: all, with a trip
+        served = [(cells, spec.served_cells(start_s) or ()) for start_s, cells in slots]  # all cells, those with a trip
         facts["without_trip"] = sum(cell not in with_trip for cells, with_trip in served for cell in cells)
     return facts
 
@@ -127,10 +127,8 @@ def show_hats(summary: dict[str, Any], console: Console) -> None:
         if period["constants"]:
             console.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
         if period["most_spent_by_a_vehicle"] is not None:
-            median, ninth_decile = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            console.print(
-                f"{name}: half of the vehicles spent at most {median:g}, nine in ten at most {ninth_decile:g}."
-            )
+            median, p90 = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+            console.print(f"{name}: half of the vehicles spent at most {median:g}, nine in ten at most {p90:g}.")
     if any(period["most_spent_by_a_vehicle"] is None for period in periods):
         console.print(
             "Unknown: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
@@ -211,7 +209,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),  # from 1: gaps would show audit events
+                "stages": stages_of(period, counted(entries).__getitem__),  # renumbered: gaps show audit events
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(region),
                 "delta": float(levels.delta or 0),

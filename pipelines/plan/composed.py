@@ -83,10 +83,9 @@ _NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_ha
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Plans one period's HATs as a release does, and composes a vehicle's totals."""
     allocation, cap = spec.privacy.allocation, spec.privacy.cap
-    samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
+    samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]  # slot: an index from 0
     unsorted = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
-    rows = unsorted.take(np.lexsort((counts.vehicle, counts.place, slot)))  # in the order of a release's tallies
-    planned = rows
+    planned = rows = unsorted.take(np.lexsort((counts.vehicle, counts.place, slot)))  # in order of a release's tallies
     # Without both names it is unknown which rows of a slot are one vehicle's: each is planned as a vehicle by itself.
     if not (counts.slots_named and counts.vehicles_named):
         planned = replace(rows, vehicle=np.arange(rows.vehicle.size))
@@ -98,7 +97,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     plan_count = allocation.plan_count(slots or 1)  # 1: accounts without dates, or without slots
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
-    # Codes of pairs (slot, vehicle), and cells with samples of each; `_composed` uses what is named of them.
+    # A code of each pair (slot, vehicle), and its number of cells with samples. `_composed` uses only what counts name.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
@@ -123,7 +122,7 @@ def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
     """Yields a tally's HATs that have samples left after the cap."""
     for _, rows in by_slot(part):
         hats = hats_of(rows).with_users().hats  # a cap may leave a HAT without any
-        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
+        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):  # reported: samples before the cap
             yield PlannedHat(totals.counts, reported, epsilon)
 
 
@@ -201,9 +200,10 @@ def may_have_constants(spec: Specification) -> bool:
 
 def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
     """Checks whether slots, named otherwise than by starts, are more than a period has."""
-    lengths = period_lengths(spec)
-    slots = int(np.unique(counts.slot).size)
-    return counts.days is None and counts.slots_named and lengths is not None and slots > max(lengths)
+    lengths = period_lengths(spec)  # fewest and most slots of a period; None if it never ends, so that all slots fit
+    if counts.days is not None or not counts.slots_named or lengths is None:
+        return False  # `days` is known of slots with starts, which are split by period; unnamed slots cannot be counted
+    return int(np.unique(counts.slot).size) > max(lengths)
 
 
 def _exactly(vehicle_hats: _VehicleHats, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
@@ -223,7 +223,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        # Plans share the total equally: of a period with the fewest slots each has most, and of an endless one all.
+        # Plans share a period's total equally: each has most if slots are fewest, an endless one's only plan has all.
         plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:

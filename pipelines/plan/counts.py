@@ -83,7 +83,7 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
     slots = _slots_of(spec, day, days=1)
     units, key = Units("us", PER_UNIT["km/h"]), b"made-up vehicles have no secrets"
     rules = Rules(spec.value.grid, units, bbox=None, calendar=slots, vehicle_key=key)
-    observations, _ = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
+    observations, _refused = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
     error = "the made-up fleet does not drive within slot.service; give your own --counts"
     return _counts_of(observations, slots, spec, f"one day of {vehicles} made-up buses in a made-up town", error)
 
@@ -100,7 +100,7 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
     placed = slots.locate(observed.event_us)
     in_slots = observed._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
-    # Tallied as in a release, but in one shard, without a cap and without sums of values. key: (slot, shard).
+    # Tallies as in a release, but in one shard, without cap or sums. key: (slot, shard). [0]: the tally itself.
     by_slot = wire.split(located, cell, shards=1)
     tallies = [tally(wire.unpack_events([events.data]), events.key[0], cap=None, columns=())[0] for events in by_slot]
     if not tallies:

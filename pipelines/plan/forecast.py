@@ -95,7 +95,7 @@ def _best_plan(
     stat: RequestedStatistic, grid: Grid, prior: Prior | None, epsilon: Fraction, samples: bytes, reported: int
 ) -> RankedPlan:
     """Plans once for equal counts. samples: int64s."""
-    mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)
+    mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)  # reported: uncapped
     try:
         if isinstance(mechanism, Auto):
             return mechanism.ranking(counts, grid, epsilon)[0]
@@ -125,8 +125,8 @@ def plan_hats(
     hats, composed = totals.lay_out(spec, counts)
     if not hats:
         raise InputError("the counts hold no HAT")
-    prior, named = spec.prior, counts.slots_named and counts.vehicles_named
-    others, impossible = _other_choices(spec, has_names=named, has_positions=recount is not None)
+    prior, has_names = spec.prior, counts.slots_named and counts.vehicles_named
+    others, impossible = _other_choices(spec, has_names=has_names, has_positions=recount is not None)
     statistics = _statistics(spec, hats, progress)
     choices = []
     for index, (name, choice, has_same_hats) in enumerate(others, 1):
@@ -229,7 +229,7 @@ def _other_choices(
         choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
-            suppress = weights_of(spec.value.grid, spec.statistics)  # of the errors that decide which vehicles leave
+            suppress = weights_of(spec.value.grid, spec.statistics)  # weights of errors that it must not raise
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             whole = replace(spec.privacy.allocation, scope="period")  # its slots are planned together

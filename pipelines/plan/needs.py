@@ -64,7 +64,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, within: float, *, is_now: bool) -> Need:
     """Computes half widths and vehicles needed. epsilon: of a HAT. is_now: as specified."""
-    half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)
+    half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)  # its share of the HAT's
 
     def needed(mechanism: Mechanism) -> int | None:
         return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
@@ -90,8 +90,9 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, with
 def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
     """Computes a HAT's half width. Its vehicles have TYPICAL_COUNTS of reports, evenly in logs."""
     low, high = TYPICAL_COUNTS
-    counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    return min(mechanism.plan(CountsKnown.all_of(counts), grid, epsilon).half_width(MISS), float(grid.upper))
+    counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)  # between the two ends
+    plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
+    return min(plan.half_width(MISS), float(grid.upper))  # values lie from 0 to `upper`: no error is larger
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:

@@ -199,7 +199,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     # Variances of a busy cell's mean after stages of means: errors are by reports, and those are mostly in busy cells.
     busyness = math.exp(fitted.BUSIER**2 / 2)  # a lognormal's mean over its median
     prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}  # variances of a mean's independent components, by name
-    precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)
+    precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)  # of one day, by component
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
     # Noise of released weights of classes, (classes,): `times_of` counts a standing report once, others MOVING times.
@@ -209,7 +209,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     # The cell whose error is forecast has VEHICLES of the fleet; the city is learned from cells of average visitors.
     visits = VEHICLES * profile.hats / profile.cells  # of vehicles to HATs of the cell
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # a vehicle's weight in a cell
-    class_weights = np.full(class_count, weight / class_count)  # taken as equal
+    class_weights = np.full(class_count, weight / class_count)  # approximation: classes have equal parts of it
     day_variance = float(TYPICAL.of(np.array(visits)))  # variance of a mean of so many visits around the usual mean
     cell = ExpectedCell(VEHICLES * class_weights, mean_variance, day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells

@@ -91,14 +91,14 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))  # to the largest share
-    is_counted = levels.fleet_is_declared and not levels.counts_public  # any stage has the noise that a count takes
+    is_counted = levels.fleet_is_declared and not levels.counts_public  # whether vehicles are counted before all else
     counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
-    begin, first_factors = 0, list[Fraction]()  # of the account's first days: the weekday's index, and their factors
+    begin, first_factors = 0, list[Fraction]()  # index of the account's first weekday, and factors of its first days
     if total.first is not None:
         begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days
     # Days from the account's first on, as (weekday, multiple of its usual share), without end.
     calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(first_factors, repeat(Fraction(1))), strict=False)
-    count_share = 0 if counting is None else counting.share  # is spent first, of each day's share
+    count_share = 0 if counting is None else counting.share  # every day spends this part of the largest share first
     served = (factor * relative[day] - count_share for day, factor in calendar if day in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))  # up to the last of the days that are shown
     days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=count_share > 0)
@@ -125,7 +125,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
     """
     kind = levels.recipe.kind
     default = recipe(kind, *day_total(levels), replace(bounds, fleet=levels.fleet))
-    if levels.recipe != default:
+    if levels.recipe != default:  # the specification has options of its own
         return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))  # the other total's noise
     return recipe(kind, epsilon, rho, bounds)
 
@@ -211,14 +211,14 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
     spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers: some may have no trip
-    # Posterior variances. Neighbours and hours inform too: noise falls to SMOOTHED of itself, as by more days.
-    unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
+    # Posterior variances, by _VEHICLES. What neighbours and hours tell lowers noise to SMOOTHED of it, like more days.
+    variances = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # The cautious of equally likely numbers, (vehicles, NODES). Under secret counts HATs vary around estimates too.
-    cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
-    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # the first number whose HAT is `ok`; at 1,000 it is
+    cautious = numbers_of(_VEHICLES, variances + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
+    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index of the first number that is `ok`; 1,000, the last, is
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if with_trip.size < 2 or np.ptp(with_trip) == 0:  # alike: estimates vary by the part of the spread that is known
-        variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0
+        variance = max(spread - float(variances[fewest]), 1e-6)  # prior less posterior; above 0
         relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal of mean 1
     else:
         relative = with_trip / with_trip.mean()
@@ -237,11 +237,7 @@ def answer(parts: Sequence[UsablePart]) -> str:
         else f"on day {day.day} none, it is expected to be held back"
         for day in specified.days
     ]
-    instead = [
-        f"{part.choice}: {hundredths(day.rows)} and {hundredths(day.reports)}"
-        for part in others
-        for day in part.days
-        if day.day == last
-    ]
+    on_last_day = [(part.choice, part.days[-1]) for part in others]  # `days` are those of USABLE_DAYS
+    instead = [f"{choice}: {hundredths(day.rows)} and {hundredths(day.reports)}" for choice, day in on_last_day]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
     return f"Expected to be usable by themselves, if places and hours differ as usual: {'; '.join(by_day)}.{tail}"

@@ -85,15 +85,15 @@ def check_input(
     for period in calendar.periods:
         starts = [slot.start_s for slot in calendar.slots if slot.period == period]
         in_slots = [rows[start_s] for start_s in starts]
-        there = sum(at_places[start_s] for start_s in starts) if isinstance(job.ground, Pieces) else None
-        periods.append(PeriodInput(period, len(starts), sum(n > 0 for n in in_slots), sum(in_slots), there))
+        rows_at_places = sum(at_places[start_s] for start_s in starts) if isinstance(job.ground, Pieces) else None
+        periods.append(PeriodInput(period, len(starts), sum(n > 0 for n in in_slots), sum(in_slots), rows_at_places))
     return InputCheck(outcome, periods, merged(ids), shares_in(counts))
 
 
 def _observations(
     bounded: Bounded, group: Sequence[tuple[int, EventBytes]], counts: Counter[str]
 ) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
-    """Yields slots' starts, cells and numbers of observations, (entries,) each."""
+    """Yields slots' starts, cells and numbers of observations, (entries,) each. group: (slot_s, events)."""
     job, slots = bounded.job, bounded.by_slot(group)
 
     def count(name: str, number: int) -> None:
@@ -101,7 +101,7 @@ def _observations(
 
     if job.rules.need_whole_periods:
         for _, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
-            yield table.slot_s, table.cell, table.kept  # without a cap: all reports that have a value
+            yield table.slot_s, table.cell, table.kept  # `derived` applies no cap: all reports with a derived value
         return
     for slot_s, packed in slots.items():
         events, duplicates = distinct(wire.unpack_events(packed))

@@ -135,15 +135,15 @@ def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[
 
     Returns:
         The field; each HAT's share of all reports, (cells, slots); and expected errors, in the value's unit: of the
-        field's means, and of the period's mean taken everywhere.
+        field's means, and of the period's mean taken everywhere; both as if errors had one normal distribution.
     """
     models = learned_from(entries, recorded.policy)
     # The learned spread: `field.spread` is a multiple, for cautious intervals. field.vehicles: (cells, slots, NODES).
     field, spread = models.estimate(), models.speeds.spread
     share, vehicles = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
-    # Variances of HATs' own means around the field, less what noisy sums of single HATs tell of them (`precisions`).
-    deviations = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
-    variances = field.variances + deviations.mean(axis=-1)  # over NODES equally likely numbers of vehicles
+    # Posterior variances of HATs' own means around the field, after noisy sums of single HATs (`precisions`).
+    own_variances = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
+    variances = field.variances + own_variances.mean(axis=-1)  # over NODES equally likely numbers of vehicles
     from_mean = (field.values - np.sum(share * field.values)) ** 2
     mean_squares = (float(np.sum(share * squares)) for squares in (variances, variances + from_mean))
     error, constant = (recorded.spec.value.width(MEAN_ABSOLUTE_NORMAL * square**0.5) for square in mean_squares)
@@ -266,6 +266,6 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
     joint_slots_s = slots[0].joint_slots_s  # starts of all slots of the period, which each of them names
-    posterior = learned.forecast(np.array(hours_of(joint_slots_s, zone), np.int64))
+    posterior = learned.forecast(np.array(hours_of(joint_slots_s, zone), np.int64))  # by each slot's local hour
     products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
     return hat_estimates(posterior, policy, forecast=True)._replace(products=products)

@@ -90,7 +90,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
         optional = [name for name in shown_names(OPTIONAL, shape) if spec.is_learned and name not in unused]
         schema = schema_of([stat.name for stat in spec.statistics], shape, optional) if self.typed else None
-        # Engines drop late rows of unbounded pipelines alone: there no row's time is before its element's.
+        # In unbounded pipelines, where engines drop late rows, a row's time must not be before its element's.
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":

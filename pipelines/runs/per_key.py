@@ -311,7 +311,8 @@ class CountPerKey(PerKey):
 class _Reports(beam.DoFn):
     """DoFn from elements to reports for `ReadElements`.
 
-    Elements without a timestamp are spread over the first day, lest a user's under one key look like copies.
+    Elements without a timestamp are spread over the first day, lest a user's under one key look like copies: each is
+    `_next_us` after the day's start, `_first_s`, which is None in windows. _names: `PerKey.columns`.
     """
 
     def __init__(self, transform: PerKey, first_s: int | None) -> None:

@@ -82,7 +82,7 @@ def release(
     if outcome.periods_stopped:
         raise InputError("\n".join(stopped_sentence(spec, location, period) for period in outcome.periods_stopped))
     note_spending(location.ledger, spec, outcome)
-    # The files that this run wrote: HATs of each slot, products of each period.
+    # The files that this run wrote: HATs of each slot; products of each period, named by the start of its first slot.
     tables = [(facts.start, HATS) for facts in job.slots.values()]
     starts = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.joint_slots_s[0]]  # of periods
     tables += [(start, product.name) for start in starts for product in spec.products]

@@ -135,7 +135,8 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     """Checks a span's total against the account's limits. Raises SpecificationError."""
     if levels.span is None:
         return
-    of_days = Accountant().compose([levels.claim.times(levels.span.share_sum)])  # the most that a span's days take
+    # The most that a span's days take: `claim` is of a day of share 1, `share_sum` the largest sum of a span's shares.
+    of_days = Accountant().compose([levels.claim.times(levels.span.share_sum)])
     if why := not_added_up(account.limit, of_days):
         raise SpecificationError(why)
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)

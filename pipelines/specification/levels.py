@@ -148,7 +148,7 @@ class LevelsRelease:
             epsilon=self.epsilon,
             delta=self.delta,
             first=self._with_parts(self._completed(self.strategy.first)),  # with settings outside of recipes, and parts
-            later=self._with_parts(self._completed(self._later())),
+            later=self._with_parts(self._completed(self._later())),  # less live slots' share; a first day has none
             region=region,
             value=value,
             fleet=self.fleet,
@@ -191,7 +191,7 @@ class LevelsRelease:
 
     def _count(self) -> Stage | None:
         """Makes the stage that counts vehicles first: too few show a wrong input."""
-        if not self._has_counts_to_check:
+        if not self._has_counts_to_check:  # no declared fleet, public counts, or a count in place of the mean
             return None
         least_share = ONE if self.span is None else self.span.least  # the count must fit into the poorest day's total
         later, *_ = self._completed(self._later())  # whose noise and settings the count takes
@@ -202,18 +202,18 @@ class LevelsRelease:
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
         stages_share = ONE - sum(part.share for part in self.parts)
-        for part in self.parts:  # each scales the stages before it down, and all end at their shares
+        for part in self.parts:  # its stage scales those before it down, so that all end with their shares of the total
             stages_share += part.share
             stages = part.with_stage(stages, part.share / stages_share)
         return stages
 
     def _completed(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """Completes the stages with settings outside of recipes, and norms for weights by reports."""
-        named = (
+        with_settings = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages
         )
-        return tuple(with_least_norm(stage, self.bounds) for stage in named)
+        return tuple(with_least_norm(stage, self.bounds) for stage in with_settings)
 
     def _later(self) -> tuple[Stage, ...]:
         """Scales later days' stages, without the live slots' share."""

@@ -86,7 +86,8 @@ def parts_of(
 ) -> tuple[PartRequest, ...]:
     """Checks and builds parts, by stage. read: returns a file's text, by path, key."""
     table, statistics = document.places, {table.get("name"): table for table in document.statistic}
-    places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)  # not keys
+    # With a column the table names public keys, in place of cells: it asks for no part of the total.
+    places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
     if STATISTIC not in statistics:
         return places
     field = f"statistic {STATISTIC!r} with mechanism 'levels'"
@@ -137,7 +138,7 @@ def _cut_places(
 ) -> PlacesRequest:
     """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key.
 
-    The result's `share` is of a period's total; `hashed` is what a spec_id rests on. Of shapes that is their names and
+    The result's `share` is of a period's total; its `text` is what a spec_id rests on: of shapes their names and
     where they lie: fine H3 cells, the place of each (by its piece, a place's part in a cell of the region), the cell of
     each place, and with headings the row of each fine cell and the place of each row and sector.
     """

@@ -87,7 +87,8 @@ def levels_of(
         totals = ("delta", "span_days", "day_weights", "first_days")
         extras: dict[str, object] = {f"privacy.{name}": getattr(privacy, name) for name in totals}
         extras |= {"fleet": document.fleet, "live": document.live}
-        extras["places"] = document.places if document.places and not document.places.column else None  # else keys
+        # Places need `levels`; with a column they are public keys, which go with any mechanism.
+        extras["places"] = document.places if document.places and not document.places.column else None
         extras["output"] = document.output or None
         for name, value in extras.items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")

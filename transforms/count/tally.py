@@ -64,7 +64,7 @@ def merge_panes(
     sums, samples = rows.sums, rows.reported
     if cap is not None:
         # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
-        # slot: no value and no order of arrival decides.
+        # slot: no value and no order of arrival decides. Candidates are sorted as `rows`, each of which has some.
         candidates = rows.samples
         row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's index in `rows`
         vehicle_group = np.cumsum(changes(rows.vehicle), dtype=np.int64)
@@ -91,8 +91,7 @@ def admit_late(
 ) -> tuple[list[Partial], int, int]:
     """Adds late events that repeat no counted event; counts the refused, and duplicates.
 
-    Panes remember a vehicle's first and last event time, its span: a late event inside one may be a copy, and is
-    refused.
+    Panes remember a vehicle's first and last event time, its span; late events inside one may be copies: refused.
     """
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:

@@ -81,7 +81,7 @@ def layout(
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of the public keys that stand for positions, and of the value, alone.
-        speed_unit: Unit of the input's values, of whatever kind; unit: of other values than speeds.
+        speed_unit: Unit of the input's values, of whatever kind; unit: the specification's, for values but speeds.
         vehicle: Columns, as time, in place of a fixed layout's own.
         fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have these columns.
 
@@ -94,7 +94,7 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(SPEED), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
-        # Of a fixed layout, columns of keys can be chosen (fields of `_OPTIONS`), and of SPEED, if `unit` is of others.
+        # Of a fixed layout, a specification chooses columns of `_OPTIONS` alone: keys, and with a `unit` the value.
         can_choose = columns and set(columns) <= {*_OPTIONS} - ({SPEED} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
@@ -181,7 +181,8 @@ def _with_choices(
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())  # columns that the field may have
         names = () if column is None else _listed(column)
-        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # not of another value
+        # `units_of` lists the layout's columns of values but speeds; outside it the default column holds a speed.
+        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
         is_free = is_table and field in _OPTIONS
         for column_name in () if is_free else names:
@@ -212,10 +213,10 @@ def _units(
     default_units: Units | None = None,
 ) -> Units:
     """Creates units from options and defaults. unit: of values, None: speeds. Raises ValueError."""
-    per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
+    per_speed_unit, value_option = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT
-    for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (of_value, speed_unit, per_speed_unit)):
+    for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (value_option, speed_unit, per_speed_unit)):
         if name not in names:
             rule = f"must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
             raise ValueError(f"{field}: {rule}")

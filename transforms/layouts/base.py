@@ -36,7 +36,7 @@ def steps_of_records(text: str) -> Path:
     if not _RECORDS_PATTERN.fullmatch(text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
-    return steps if steps[-1] in (EACH, ANY) else (*steps, EACH)
+    return steps if steps[-1] in (EACH, ANY) else (*steps, EACH)  # the path of an array names each of its objects
 
 
 def refuse_steps(field: str, column: str) -> None:
@@ -245,8 +245,7 @@ class OwnLayout:
 
     heading: column of headings, if there is one. choices: columns that a field may have, the default first; tables also
     take any column as key or value. known_by: columns that all such files have; `only`: they have no others. records:
-    where JSON has its objects: LINES, WHOLE_ARRAY, or their path. units_of: units of columns that may be a value other
-    than a speed.
+    where JSON has its objects: LINES, WHOLE_ARRAY, or their path. units_of: units of columns of values but speeds.
     """
 
     layout: Layout

@@ -225,7 +225,7 @@ def whole_number_texts(column: pa.Array) -> pa.Array:
     """
     values = widened(column)
     is_whole, integer_type = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
-    if pa.types.is_floating(values.type):
+    if pa.types.is_floating(values.type):  # from 2^53 on, a float may be a rounded integer: these are null too
         is_whole, integer_type = pc.and_(is_whole, pc.less(pc.abs(values), _EXACT_FLOATS)), pa.int64()
     return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer_type).cast(pa.string())
 
@@ -296,7 +296,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
         text = pc.if_else(pa.array(missing), nothing, text)
     seventh = pc.binary_slice(as_binary(text), 26, 27)  # digit of a fraction, as in 2026-05-13T08:15:00.123456789
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
-        text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")  # cut to six; over 44 are bad
+        text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")  # cut to 6 digits; over 44 are bad
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")  # after the hour: the cast takes hours alone
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # no year, but the cast takes it
         for kind in (ABSOLUTE, LOCAL):

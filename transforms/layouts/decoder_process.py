@@ -52,10 +52,10 @@ class DecoderTask(NamedTuple):
     """Files, share of one file, or messages to decode."""
 
     layout: Layout
-    step_cpu_s: int
+    step_cpu_s: int  # the most CPU time of each batch
     paths: Sequence[str] = ()  # several small files are read as one
     payloads: Sequence[bytes] = ()
-    share: Share = WHOLE
+    share: Share = WHOLE  # a part of the only file, or all of the files
 
     def batches(self) -> Iterator[RawBatch]:
         """Decodes the task's files, share or messages."""

@@ -309,7 +309,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
         skipping = len(remainder) > LINE_BYTES + 1  # one more, for this may end in \r
         if skipping:
             remainder = b""
-        yield _without_long_lines(data[:cut], int(skipping))
+        yield _without_long_lines(data[:cut], int(skipping))  # lines, and how many were left out as too long
     if remainder:
         yield _without_long_lines(remainder, skipped=0)
 

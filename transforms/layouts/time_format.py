@@ -89,7 +89,7 @@ class TimeFormat:
         if "%b" in self.text or "%B" in self.text:  # three letters count
             word = pc.utf8_lower(pc.utf8_slice_codeunits(month, 0, 3))
             month = _two_digits(pc.add(pc.index_in(word, value_set=pa.array(_MONTH_NAMES)), 1))
-        if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
+        if "half" in names:  # half of a day, whose hours are called 12, 1, .. 11: others, such as 0 or 13, are no time
             is_pm = pc.match_substring_regex(pc.struct_field(fields, "half"), "^[Pp]")
             hour = _two_digits(pc.add(pc.index_in(hour, value_set=pa.array(_CLOCK_HOURS)), pc.if_else(is_pm, 12, 0)))
         written = [year, "-", month, "-", digits("day"), " ", hour, ":", digits("minute"), ":", digits("second")]

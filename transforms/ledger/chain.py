@@ -103,7 +103,7 @@ def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> N
     """Appends an account's entries, under the caller's lock. Raises LedgerError if stored otherwise."""
     if not entries:
         return
-    _, sequence, last_hash = tip(db)
+    _genesis, sequence, last_hash = tip(db)  # of the newest entry; 0 and "" without any
     account = entries[0]["account"]
     if signature and sequence and entries[0]["kind"] != "account":
         # Older versions signed no entries, or no head file. Unless the account was signed from the start, an entry

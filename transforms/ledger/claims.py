@@ -36,7 +36,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
                 f"{name}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_claims_text(claim)} above {_claims_text(claimed.debited)})"
             )
-        dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
+        dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)  # of one HAT
         if claimed.per_hat and dearest > claimed.per_hat:
             raise LedgerError(
                 f"{name}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.per_hat})"
@@ -75,7 +75,7 @@ class _Claimed:
         """Adds up a vehicle's claims in the dearest HATs that the debit pays.
 
         Without an epsilon per HAT a vehicle is in all of them. Where a HAT draws some of its statistics only, the debit
-        may have paid for many cheap HATs: it is then compared with one HAT's claims.
+        does not tell how many HATs it paid for: it is then compared with one HAT's claims, which is a weaker check.
         """
         hats: Counter[Accountant] = Counter()
         for claims, number in self.hats.items():

@@ -121,8 +121,8 @@ class SqliteFile:
         log = path.with_name(path.name + "-wal")
         is_checkpointed = not log.exists() or log.stat().st_size == 0
         # Root may write to everything: only the file's mode (no write bit) says then that it is guarded.
-        guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-        options = "mode=ro&immutable=1" if is_checkpointed and guarded else "mode=ro"
+        is_guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+        options = "mode=ro&immutable=1" if is_checkpointed and is_guarded else "mode=ro"
         address = f"file:{quote(str(path.absolute()))}?{options}"
         return sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None)
 
@@ -154,10 +154,8 @@ class PostgresServer:
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'; "
             f"SELECT pg_advisory_xact_lock({WRITERS})"
         )
-        return _beginning_with(
-            begin,
-            sa.create_engine(self.url, poolclass=NullPool, connect_args=timeouts, isolation_level="READ COMMITTED"),
-        )
+        engine = sa.create_engine(self.url, poolclass=NullPool, connect_args=timeouts, isolation_level="READ COMMITTED")
+        return _beginning_with(begin, engine)
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
         """Formats an error without the password."""

@@ -87,7 +87,7 @@ class Head:
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
         """Remembers a ledger's newer entry and its account; older entries change nothing. Raises LedgerError."""
         with locked(self._path.parent):
-            if self.home(account) not in (None, genesis):
+            if self.home(account) not in (None, genesis):  # home: genesis of the account's ledger, None if unknown
                 raise LedgerError(f"account {account!r} was just opened in another ledger: name it with --ledger")
             ledgers = dict(self.read_all())
             entry = ledgers.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))

@@ -41,8 +41,7 @@ class Ledger:
     def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
         """Opens a ledger by URL, with its head file.
 
-        signature: by the account's key; None neither signs nor verifies. read_only: neither writes nor waits for
-        writers.
+        signature: by the account's key; None: not made nor checked. read_only: neither writes nor waits for writers.
         """
         self.url, self.signature = url, signature
         self._head = Head(head, signature)
@@ -51,9 +50,8 @@ class Ledger:
 
     def exists(self) -> bool:
         """Checks for the database file, or the server's table."""
-        if self._database.path is not None:
-            return self._database.path.exists()
-        return self._run(chain.has_table)
+        path = self._database.path  # None: a server
+        return self._run(chain.has_table) if path is None else path.exists()
 
     def create(self) -> None:
         """Makes the database file and the table, if missing."""
@@ -305,7 +303,7 @@ class Ledger:
             # Begun before heads were signed: its unsigned head is checked once more, and its chain signed from now on.
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")  # "" for an empty chain
-        answer, tip = self._run(lambda db: (work(db), chain.tip(db)))
+        answer, tip = self._run(lambda db: (work(db), chain.tip(db)))  # tip: genesis, newest sequence number and hash
         if failing:
             failpoint(failing)
         self._head.advance(*tip, account)

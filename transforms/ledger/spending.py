@@ -191,15 +191,15 @@ def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     spans, uses = limit_in_force(db, account).spans, []
     sums = debited(db, account) if spans[-1].days > 1 else {}  # by day; spans ascend
     for span in spans:
-        if not sums or span.days == 1:
+        if not sums or span.days == 1:  # one day is a period, whose spending is shown by itself
             continue
         shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]  # by window, one a day
         # Day i after the first debit lies in windows i to i + span.days - 1; windows go on beyond the last debit.
         fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]
         first = date.fromisoformat(next(iter(sums)))
-        for used, group in groupby(range(len(fullest)), key=fullest.__getitem__):
+        for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):  # days in a row with an equal part
             days = [(first + timedelta(days=index)).isoformat() for index in group]
-            uses.append(SpanUse(span.days, days[0], days[-1], used))
+            uses.append(SpanUse(span.days, days[0], days[-1], part))
     return uses
 
 

@@ -172,7 +172,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
     """Computes accepted rows' keyed hashes, once per (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
-    pairs, pair_code = factorize(period * len(ids) + code)
+    pairs, pair_code = factorize(period * len(ids) + code)  # period, code: indices into `periods` and `ids`
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     return vehicle_hashes(key, names, [ids[i] for i in (pairs % len(ids)).tolist()])[pair_code]
 

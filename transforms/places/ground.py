@@ -125,11 +125,11 @@ class Pieces:
 
     resolution: int  # of the fine H3 cells
     coarse: int  # of the region's cells
-    region: Int64s
+    region: Int64s  # its cells, sorted
     fine: Int64s  # sorted fine cells in a place
     piece: Int64s  # of each fine cell, without a heading
     cell: Int64s  # int64 (pieces,), index into the region; cells' remainders come first
-    place: Int64s  # int64 (pieces,), index or NOWHERE
+    place: Int64s  # int64 (pieces,), index into `places`; NOWHERE for a cell's remainder
     places: Places
     heading_row: Int64s  # int64 (fine cells,), row of by_heading or NOWHERE
     by_heading: Int64s  # int64 (rows, SECTORS), pieces
@@ -200,10 +200,10 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[I
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     row_codes = len(turns.place) + 1  # a row's code is the row + 1, as NOWHERE is -1
     pairs, pair_of_fine = np.unique(cell * row_codes + turns.row[order] + 1, return_inverse=True)
-    of_cell, number = np.divmod(pairs, row_codes)
-    is_row = number > 0
+    of_cell, row_code = np.divmod(pairs, row_codes)  # of each pair
+    is_row = row_code > 0
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
-    return of_cell[is_row], row[pair_of_fine], turns.place[number[is_row] - 1]
+    return of_cell[is_row], row[pair_of_fine], turns.place[row_code[is_row] - 1]
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -231,7 +231,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     _checked_coarser(region, resolution)  # raises unless the region's cells are coarser
     children_of = ((row, h3_int.cell_to_children(cell, resolution)) for row, cell in enumerate(region))
     children = [(row, child) for row, inner in children_of for child in inner]
-    cell, fine = np.array(sorted(children, key=lambda pair: pair[1]), np.int64).T
+    cell, fine = np.array(sorted(children, key=lambda pair: pair[1]), np.int64).T  # cell: each child's, in the region
     names = tuple(cell_text(child) for child in fine.tolist())
     return Pieces.cut(region, resolution, fine, np.arange(fine.size), Places(names, cell))
 
@@ -260,7 +260,7 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """Lists a region's HATs, with local hours of slots."""
     if isinstance(region, Keys):  # whose only grandparent is the city
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
-    parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
+    parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))  # numbers by cell
     are_small = h3.get_resolution(cell_text(region[0])) >= SMALL  # all cells have one resolution
     return PublicHats(parents=parents, grandparents=grandparents, hours=_clock_hours(hours), are_small=are_small)
 

@@ -70,7 +70,8 @@ def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
     """Estimates the cells that H3 allocates to fill polygons in these rectangles.
 
-    Source: bboxHexEstimate of H3 4.5: the diagonal's square over the sides' ratio, of at most 3.
+    bounds: (polygons, 4), degrees west, south, east, north. Source: bboxHexEstimate of H3 4.5: the diagonal's square
+    over the ratio of the sides in degrees, longer to shorter, of at most 3.
     """
     degrees = np.maximum((bounds[:, 2:] - bounds[:, :2]).T, 1e-9)  # width and height (2, polygons); no ratio by 0
     width_km, height_km = _sides_km(bounds)
@@ -155,8 +156,7 @@ def hexagon_of(cell: str) -> dict[str, Any] | None:
 def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     """Cuts geometry beyond 180 degrees into parts of [-180, 180].
 
-    Returns the same kind of GeoJSON, or the Multi of it, with areas counter-clockwise. Raises ValueError for an invalid
-    one.
+    Returns the same kind of GeoJSON, or the Multi of it, with areas counter-clockwise. Raises ValueError if invalid.
 
     >>> cut_at_antimeridian({"type": "LineString", "coordinates": [[179.9, 0], [180.1, 0]]})["coordinates"]
     (((179.9, 0.0), (180.0, 0.0)), ((-180.0, 0.0), (-179.9, 0.0)))
@@ -240,7 +240,7 @@ def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     """Creates empty tables of coarse to fine squares, sides powers of 2."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_DEGREE * 1e7
     sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # at least 4: see _SHIFT_E7
-    sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
+    sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)  # in bits, each once
     key, cell = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareTable(resolution, bits, key.copy(), cell.copy(), met=cell.astype(np.uint8)) for bits in sizes)
 

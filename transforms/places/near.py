@@ -183,7 +183,7 @@ def ignore(_done: int, _whole: int) -> None:
 def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
     """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)  # of each shape, the first one of equal outline
-    order = np.argsort(twin, kind="stable")  # twins are in one part, which finds their cells once
+    order = np.argsort(twin, kind="stable")  # twins lie together, and a part finds their cells once
     chunks = []
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
@@ -255,7 +255,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     first = np.flatnonzero(is_first)
     outline = shapes.area[first]
     is_line = shapes.reach_m[first] > 0
-    lines = first[is_line]  # outlined wider than their reach: `_WIDER`
+    lines = first[is_line]  # outlined wider than their reach: with few corners an outline would cut off cells within
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     polygons, outline_of_polygon = shapely.get_parts(outline, return_index=True)
     h3_polygons = _polygons(polygons, shapes.scale[first][outline_of_polygon])

@@ -33,7 +33,7 @@ def shape_pieces(
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
     its positions: see `near.places_of_cells`.
     """
-    features, names, cells, main_cells = _parts(document, region, buffer_m, report)  # main: with most of a place
+    features, names, cells, main_cells = _read_places(document, region, buffer_m, report)  # main: with most of a place
     for name in _lacking(names, main_cells):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     places = Places(names, main_cells, tuple(feature["geometry"] for feature in features))
@@ -49,7 +49,7 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     Traceback (most recent call last):
     ValueError: ...
     """
-    _, names, _, main_cells = _parts(document, cells, BUFFER_M)  # a place outside has NOWHERE as its main cell
+    _, names, _, main_cells = _read_places(document, cells, BUFFER_M)  # a place outside has NOWHERE as its main cell
     return _lacking(names, main_cells)
 
 
@@ -58,7 +58,7 @@ def _lacking(names: Sequence[str], main_cells: Int64s) -> list[str]:
     return [name for name, cell in zip(names, main_cells.tolist(), strict=True) if cell == NOWHERE]
 
 
-def _parts(
+def _read_places(
     document: Any, region: Sequence[int], buffer_m: float, report: near.Report = near.ignore
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], near.CellPlaces, Int64s]:
     """Reads GeoJSON places. Raises ValueError for unfit ones.
@@ -88,9 +88,11 @@ def _parts(
     fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
     check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
-    region_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell
-    cell, place, count = near.cells_by_place(fine_cells, number_in(np.array(region, np.int64), region_cell))
-    place, cell, size = near.pairs_of(place, cell, count)  # a pair may come twice: by heading, and without
+    coarse_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell
+    region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below
+    # A pair of region cell and place comes twice where the heading decides for some of its fine cells: both counts add.
+    cell, place, count = near.cells_by_place(fine_cells, region_index)
+    place, cell, size = near.pairs_of(first=place, second=cell, times=count)
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]

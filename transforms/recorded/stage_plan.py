@@ -24,9 +24,9 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     """Stored form of `Differences`, in CENTRE_STEP_KMH; differences: packed int16 steps."""
 
     differences: str
-    lowest: int
+    lowest: int  # bounds of centres
     highest: int
-    slot_weights: list[int]
+    slot_weights: list[int]  # forecast weight of the city in each slot
 
     def on(self, places: Places) -> Differences:
         """Decodes the differences, of the places that the plan was made for."""

@@ -193,7 +193,8 @@ def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
     """Computes debits per slot: the maximum over its shards."""
     largest: dict[SpecSlot, Accountant] = {}
     for unit, claim in debits:
-        slot = unit.spec_id, unit.slot_s, unit.shard is None  # None: a live slot, whose debit stands beside a stage's
+        # All stages of a period have its first slot and its whole debit each: the maximum takes that once.
+        slot = unit.spec_id, unit.slot_s, unit.shard is None  # None: a live slot, whose debit is added to the stages'
         largest[slot] = Accountant().compose([claim]).largest(largest.get(slot, Accountant()))
     return largest
 

@@ -32,14 +32,14 @@ class DayShare(NamedTuple):
 
 
 class DayShares(NamedTuple):
-    """Days' shares of a week's epsilon, Monday first; `first`: on days in `first_days`."""
+    """Days' shares, relative to the largest day's, Monday first; `first`: on days in `first_days`."""
 
     by_weekday: Sequence[DayShare]
     first: Sequence[DayShare] = ()
     first_days: FirstDays | None = None
 
     def of(self, period: str) -> DayShare:
-        """Returns a local day's share of epsilon. period: its ISO date."""
+        """Returns a local day's share and epsilon. period: its ISO date."""
         day = date.fromisoformat(period)
         is_first = self.first_days is not None and self.first_days.has(day)
         return (self.first if is_first else self.by_weekday)[day.weekday()]

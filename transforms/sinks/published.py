@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,8 +111,7 @@ class OtherValues(Exception):
             f"{path} holds other values of the same release, or cannot be read, and is left as it is: a release is "
             "published once. Was it released with another ledger or key? Name those with --ledger and --key. Did an "
             "older version estimate it (column model), or has slot.trips changed? `hatstream estimate` writes all days "
-            "anew, into another folder. "
-            "A file that is damaged can be moved away"
+            "anew, into another folder. A file that is damaged can be moved away"
         )
 
 
@@ -120,11 +120,9 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
     slots = {}
     prefix = f"{LIVE if is_live else HATS}-{spec_id}-"
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
-        try:
+        with suppress(ValueError):  # another file whose name begins so
             start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")
-        except ValueError:
-            continue
-        slots[int(start.timestamp())] = path
+            slots[int(start.timestamp())] = path
     return slots
 
 
@@ -143,7 +141,7 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
         stored = _values(zip(*(table[name].to_pylist() for name in (*_KEY_COLUMNS, "value")), strict=True))
     except DAMAGE:
         raise OtherValues(path) from None
-    values = _values(zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True))
+    values = _values(zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True))  # by row's key
     if stored.keys() != values.keys() or not np.allclose(
         [stored[key] for key in values], [*values.values()], rtol=0, atol=SAME, equal_nan=True
     ):

@@ -98,7 +98,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
     """Builds a slot's columns: a row per cell and statistic that `shape` shows."""
     hats, size = slot.hats, len(slot.hats.cell)
-    spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
+    spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size  # rows of products have spans of their own
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
     value, lower, upper = hats.estimates.number(0)  # the first output is a statistic's value; others are extras
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
@@ -119,7 +119,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
             value_and_bounds = np.full((3, size), np.nan)
             for mask, index in mask_indices:
                 value_and_bounds[:, mask] = hats.estimates.number(index)[:, mask]
-            extras |= zip(_names(output), map(rounded, value_and_bounds), strict=True)
+            extras |= zip(_names(output), map(rounded, value_and_bounds), strict=True)  # a column each
     columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,
         **times,

@@ -108,6 +108,8 @@ class Partition:
 
     _at: offset that its consumer hands over next, None before it is assigned. _end: where Kafka last said that the
     partition ends, or -1. _message_s, _asked_s: monotonic times of the last message, and question for the end.
+    _away_since_s, _gone_since_s: since when brokers do not answer, or deny the topic; else None. _back_s: end
+    of the last outage. _counted_s: when partitions were counted.
     """
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:

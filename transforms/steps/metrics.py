@@ -27,8 +27,7 @@ def count(name: str, number: int = 1) -> None:
 
 def passed(phase: Phase, unit: int | str) -> None:
     """Reports progress to this thread's listener, if any."""
-    listener = _LISTENER.get()
-    if listener is not None:
+    if (listener := _LISTENER.get()) is not None:
         listener(phase, unit)
 
 

@@ -197,7 +197,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
         """Keys a tally by its period, timed at its end; drops periods before `start_s`."""
         (slot_s, shard), data = element
-        slots = self.periods[slot_s].joint_slots_s
+        slots = self.periods[slot_s].joint_slots_s  # starts of the period's slots
         if slots[0] >= self.start_s:
             end_s = slots[-1] + self.slot_s + self.more_s
             yield TimestampedValue(((slots[0], shard), data), end_s - 0.001)  # Beam's clock counts milliseconds
@@ -253,8 +253,7 @@ _TalliesAndConsents = tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]
 class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstimates]]):
     """Releases a closed range's periods like `ReleasePeriod`, given consent.
 
-    One worker does so, oldest period first, since each rests on earlier ones. store: holds their tallies, in place of
-    the shuffle.
+    One worker does so, oldest period first, as each rests on earlier ones. store: holds tallies instead of the shuffle.
     """
 
     account: LedgerAccount

@@ -53,7 +53,7 @@ class Trips:
         """Adds up trips by HAT of the table's service, (slots of a week, cells)."""
         days, minutes, numbers = map(WEEKDAYS.index, table.weekdays), table.slot_minutes, self._of_cells(cells)
         slots = (week_hours(day, start, minutes) for day in days for start in table.service_minutes)
-        return np.array([numbers[:, hours].sum(axis=1) for hours in slots])
+        return np.array([numbers[:, hours].sum(axis=1) for hours in slots])  # an hour that a slot touches counts fully
 
     def of_parents(self) -> "Trips":
         """Adds up the trips of cells one resolution coarser."""

@@ -96,8 +96,7 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     """Simulates reports in SCHEMA, sorted by time and bus."""
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
-    driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
-    rows = np.concatenate(driven)
+    rows = np.concatenate([_reports(rng, fleet, routes[duty.route], duty) for duty in duties])
     faults = ceil(rows.size * FAULT_SHARE / 3)  # of each kind: no position, an unset clock, no speed
     no_fix, unset_clock, no_speed = rng.choice(rows.size, (3, faults), replace=False)
     rows["lat"][no_fix] = rows["lon"][no_fix] = 0.0
@@ -190,7 +189,7 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
     count = fleet.vehicles
     heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
     kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTY_HOURS), count, p=_DUTY_SHARES))
-    first, last, shortest, longest = _DUTY_HOURS[kind].T
+    first, last, shortest, longest = _DUTY_HOURS[kind].T  # hours of the start, and lengths
     start_s = 3600 * rng.uniform(first, last)
     end_s = start_s + 3600 * rng.uniform(shortest, longest)
     reports_per_interval = np.where(heavy, rng.integers(4, 6, count), 1)
@@ -245,8 +244,8 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]  # of runs: start, way, wait behind it
     middle_m = odometer_m + length_m / 2
     centrality = np.exp(-((np.hypot(*route.place(middle_m)) / CENTRE_M) ** 2))
-    road = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
-    ease = np.clip(road + rng.normal(0.0, EASE_SD, middle_m.size), 0.0, 1.0)
+    road_ease = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
+    ease = np.clip(road_ease + rng.normal(0.0, EASE_SD, middle_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
     # Outside the rush hours: between the speeds of suburbs and centre, by `ease`, times the street's own pace.
     free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)
@@ -272,7 +271,7 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     dwell_s = np.minimum(STOP_LONGEST_S, STOP_SHORTEST_S + rng.exponential(STOP_EXTRA_S, kind.size))
     red_s = rng.uniform(*LIGHT_RED_S, kind.size)
     wait_s = np.choose(kind, [layover_s, dwell_s, red_s])  # in the order of the kinds
-    halts = rng.random(kind.size) < np.array(HALTS_AT)[kind]
+    halts = rng.random(kind.size) < np.array(HALTS_AT)[kind]  # HALTS_AT: probability of a halt, by kind
     halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)  # nobody waits on an expressway
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]

@@ -147,7 +147,7 @@ class Bounded:
         slot_s, shard = events.key
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(slot_s), shard), 0), (slot_s, data)  # 0: no panes
-        return (events.key, events.pane_s if self.in_panes else 0), (slot_s, data)
+        return (events.key, events.pane_s if self.in_panes else 0), (slot_s, data)  # 0: no panes
 
     def by_slot(self, events: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
         """Groups packed events by slot. events: start, and events or their spool's reference."""
@@ -183,14 +183,14 @@ class _Tally(beam.DoFn):
                 yield counted
             for beat in beats_of(job):
                 tagged: Beat = TaggedOutput(BEATS, beat)
-                yield tagged if self._bounded.in_panes else beat  # without panes this output is tallies, like beats
+                yield tagged if self._bounded.in_panes else beat  # without panes beats join the main output, tallies
         elif job.rules.need_whole_periods:
             slots = self._bounded.by_slot(facts_or_events)
             for first_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
-                passed("counted", first_s)
+                passed("counted", first_s)  # for the progress bar
                 yield (first_s, shard), wire.pack_tally(table)
         elif self._bounded.in_panes:
-            yield self._in_panes.tally((((start_s, shard), 0), [data for _, data in facts_or_events]))  # 0: unused
+            yield self._in_panes.tally((((start_s, shard), 0), [data for _, data in facts_or_events]))  # 0: unused pane
         else:
             yield from self._by_vehicle.tally(((start_s, shard), (data for _, data in facts_or_events)))
 
@@ -225,7 +225,7 @@ class _Judged:
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     """Finds a pane's length, s, that divides a slot and holds about PANE_ROWS."""
-    if rows is None:
+    if rows is None:  # their number is unknown
         return PANE_S
     panes = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # that a slot of average size needs, rounded up
     most_panes = slot_s // PANE_S  # panes of a slot, the shortest of which are PANE_S long
@@ -242,11 +242,11 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
-    if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new; changed ones are another run's
+    if outcome.units_changed == 0:  # else another run recorded some. From the ledger: a retried step counts nothing new
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused
-    elif outcome.units_lost_to_the_limit:  # debits rest on counts, gone by now: refused periods lack slots
+    elif outcome.units_lost_to_the_limit:  # debits rest on counts, gone by now: periods that lack slots were refused
         recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
         lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
         outcome.periods_refused = [period for period in outcome.debits if period in lacking]
@@ -316,7 +316,7 @@ def outcome_of(finished: Finished) -> Outcome:
     if verdict.read_error:
         raise StepError(verdict.read_error)
     outcome = verdict.outcome
-    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}  # those that it has already
+    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}  # counters in the verdict
     count_in(outcome, {name: count for name, count in finished.counts.items() if name not in judged})
     return outcome
 

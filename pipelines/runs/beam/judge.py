@@ -57,7 +57,7 @@ def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Calla
     for request in sorted(fact for fact in decoded if isinstance(fact, DemandFact)):  # by period: workers have no order
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
         wanted[request.period] = debits
-        outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
+        outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())  # a slot's: largest shard's
         outcome.spent[request.period] = Spend(*map(Fraction, request.spent))
     count_in(outcome, counts)
     read_error = min((name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE)), default="")

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 class Observe(beam.DoFn):
     """DoFn from file pieces to keyed events; reports unreadable files to the verdict.
 
-    look: of an input check, takes rows before they are parsed and returns counters.
+    look: of an input check, takes rows before they are parsed and returns counters. counts: of a bundle, for the judge.
     """
 
     def __init__(self, bounded: "Bounded", look: Callable[[RawBatch], Mapping[str, int]] | None = None) -> None:
@@ -62,7 +62,7 @@ class Observe(beam.DoFn):
                 packing = wire.FAST if is_here else wire.DENSE  # small between machines, fast in this process
                 self.counts.update(self._look(batch) if self._look else {})
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
-                count(counters.ROWS, batch.rows)
+                count(counters.ROWS, batch.rows)  # for the engine's metrics, while `self.counts` reach the judge
                 passed("read", batch.rows)  # for the progress bar
                 self.counts.update({counters.ROWS: batch.rows} | refused)
                 for events in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):

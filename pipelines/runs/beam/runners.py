@@ -39,7 +39,7 @@ class ByName:
     is_here: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.handed_on and self.name not in _PORTABLE:
+        if self.handed_on and self.name not in _PORTABLE:  # only job servers may know more options than Beam's Python
             raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
         options = PipelineOptions(list(self.options))
         if (runner := options.view_as(StandardOptions).runner) is not None:

@@ -100,7 +100,7 @@ class _Watch:
         slots_s: starts, ascending, in seconds since 1970. The counters go to the newest slot's line alone: they count
         since the last look, and cannot be divided over slots.
         """
-        with_data, timetable = set(slots_s), self._spec.timetable
+        with_data, timetable = set(slots_s), self._spec.timetable  # under secret counts no slot is said to lack data
         if self._spec.counts_are_public:
             units = self._ledger.released_of(self._spec.spec_id, slots_s)
             # A HAT without a report is recorded without a plan.

@@ -209,7 +209,7 @@ def stream_of(
     vehicle_shards: int = jobs.VEHICLE_SHARDS,
 ) -> Stream:
     """Builds a stream, with later periods if any. ends_s: first second, and end."""
-    (from_s, _), (start_s, end_s) = life_of(spec), ends_s
+    (from_s, _), (start_s, end_s) = life_of(spec), ends_s  # from_s: the account's; from then to start_s all is late
     calendar, facts = StreamCalendar(spec.timetable, start_s, from_s, end_s), StreamFacts(spec, from_s, end_s)
     account = jobs.ledger_account_of(spec, location)
     job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs)  # transaction: a slot

@@ -35,7 +35,7 @@ class AvroTable(MappedLayout):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a file, block by block. Raises UnreadableFile."""
-        data = unpacked(path)
+        data = unpacked(path)  # None: the file is not compressed, and is read as it is
         with open(path, "rb") if data is None else BytesIO(data) as file:
             try:
                 yield from _batches(path, file, self)

@@ -144,7 +144,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     if b'"' in data:
         quotes = np.flatnonzero(letters == open_file.QUOTE)
         line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
-        is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0  # a doubled one closes and opens again
+        is_opening = _line_quotes_before(quotes, quotes, lines) % 2 == 0  # a doubled one closes and opens again
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
         is_valid = np.where(
@@ -154,13 +154,13 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         )
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
         broken[line_of_quote[~is_valid]] = True
-        commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
+        commas = commas[_line_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
     commas_in_line = np.diff(np.searchsorted(commas, lines.start), append=len(commas))
     broken |= commas_in_line != header.width - 1  # a line of `width` fields has one delimiter fewer
     return broken
 
 
-def _quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
+def _line_quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
     """Counts the quotes before each place, in its line."""
     line = np.searchsorted(lines.start, offsets, side="right") - 1
     return np.searchsorted(quotes, offsets) - np.searchsorted(quotes, lines.start)[line]

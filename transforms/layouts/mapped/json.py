@@ -106,7 +106,7 @@ def _batches_of_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
 
 
 def _whole(path: str, kind: str, advice: str = "") -> bytes:
-    """Reads a document of bounded size, with null for NaN and Infinity."""
+    """Reads a bounded document, with null for NaN and Infinity. Raises UnreadableFile."""
     with opened(path) as file:
         data = read_whole(path, file, ARRAY_BYTES, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
@@ -207,7 +207,7 @@ def _document(record_paths: tuple[Path, ...]) -> Any:
     if record_paths == ((),):
         return msgspec.Raw
     tops = list(dict.fromkeys(path[0] for path in record_paths))
-    if tops[0] in (base.EACH, base.ANY):
+    if tops[0] in (base.EACH, base.ANY):  # as paths are disjoint, all of them begin with it
         inner: Any = _document(tuple(path[1:] for path in record_paths))
         if tops[0] == base.ANY:
             return dict[str, inner]

@@ -45,8 +45,8 @@ class ParquetTable(MappedLayout):
                 _refuse_bomb(path, parquet, self.columns)
                 paths = [_path(column, parquet.schema_arrow) for column in self.columns]
                 needed = list(dict.fromkeys(map(_stored, self.columns, paths)))  # columns, or what is nested in them
-                groups, most = list(share.among(parquet.metadata.num_row_groups)), base.BATCH_ROWS
-                for batch in parquet.iter_batches(most, row_groups=groups, columns=needed, use_threads=False):
+                groups = list(share.among(parquet.metadata.num_row_groups))  # indices of the share's row groups
+                for batch in parquet.iter_batches(base.BATCH_ROWS, groups, columns=needed, use_threads=False):
                     arrays = (_without_uuids(base.values_at(batch.column(head), steps)) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
             except (pa.ArrowException, OSError, UnicodeDecodeError):

@@ -98,7 +98,11 @@ class _TooMuch(Exception):
 
 
 class _Feed:
-    """Collector of a document's rows; the XML parser calls start, data and end."""
+    """Collector of a document's rows; the XML parser calls start, data and end.
+
+    _path: names of the open elements. _paths: column of each element that is read, by its path below VehicleActivity.
+    _at_vehicle: depth of the open activity, 0 without one. _row, _field: its texts, and the column of the open element.
+    """
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
@@ -161,7 +165,7 @@ class _Feed:
     def end(self, _: str) -> None:
         """Leaves an element; a vehicle's activity has become a row."""
         self._field = None
-        if len(self._path) == self._at_vehicle:
+        if len(self._path) == self._at_vehicle:  # the element that ends is the open VehicleActivity
             self._at_vehicle = 0
             if self._is_long:
                 self._too_long += 1

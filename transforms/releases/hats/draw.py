@@ -63,7 +63,7 @@ class Policy:
     shards: int
     region: Sequence[int] | None
     digest_key: bytes = field(repr=False)
-    plain_digests: bool = False
+    plain_digests: bool = False  # digests as older ledgers have them, of sums and squares
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def draw_releases(
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
     """
-    divided = []  # by group: rows, suppressed ones with 0 kept, so as many as `reported`; shares; slots
+    divided = []  # (rows, share, slots) by group; rows align with `reported`: suppressed ones stay, with 0 kept
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []  # joint_slots_s: starts of the plan's slots
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
@@ -187,7 +187,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
     occupied = [hats_of(slot.rows) for slot in by_slot]
     with_users = [hats.with_users() for hats in occupied]  # without HATs whose reports are all dropped
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
-    by_epsilon: dict[Fraction, list[int]] = {}  # slots' numbers
+    by_epsilon: dict[Fraction, list[int]] = {}  # numbers of slots, their indices in `by_slot`
     for number, slot in enumerate(by_slot):
         by_epsilon.setdefault(slot.epsilon, []).append(number)
     for numbers in by_epsilon.values():
@@ -279,12 +279,12 @@ def exposure_of(rows: Tally, cell: Int64s, is_drawn: Int64s) -> Exposure:
     return Exposure(vehicle, _sums_by_vehicle(code, is_drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
-def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """Computes a vehicle's largest spending over slots; `shares`: a HAT's cost by statistic."""
+def most_spent(exposures: Sequence[Exposure], costs: Sequence[Fraction]) -> Fraction:
+    """Computes a vehicle's largest spending over slots; `costs`: of a HAT's draw, by statistic."""
     if len(exposures) == 1:  # a vehicle has one row of `drawn`, its numbers of HATs by statistic
-        return _dearest(exposures[0].drawn, shares)
+        return _dearest(exposures[0].drawn, costs)
     vehicle = factorize(np.concatenate([exposure.vehicle for exposure in exposures])).code
-    return _dearest(_sums_by_vehicle(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
+    return _dearest(_sums_by_vehicle(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), costs)
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:

@@ -67,7 +67,7 @@ class HatRelease(Policy):
             return []
         failpoint("before-noise")
         try:
-            tables = {group: joined(list(tallies())) for group, tallies in groups.items()}
+            tables = {group: joined(list(tallies())) for group, tallies in groups.items()}  # tallies() reads a group's
             units = draw_releases(tables, self.slots, self, noise)
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None

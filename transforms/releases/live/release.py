@@ -67,7 +67,7 @@ class LiveRelease(VectorRelease):
         stage = None if history.recorded else self._stage(slot_s, facts, history)
         if stage is None:  # already recorded, or no earlier period has learned centres
             return []
-        sums = add_up(tallies(), self.policy, (slot_s,), stage)
+        sums = add_up(tallies(), self.policy, (slot_s,), stage)  # `tallies` is a call that reads them
         failpoint("before-noise")
         unit = draw_live(sums, stage, facts, slot_s, self.policy, noise)
         failpoint("after-noise")
@@ -90,12 +90,12 @@ class LiveRelease(VectorRelease):
             return stage
         (hour,), policy = hours_of([slot_s], self.zone), self.policy.on(facts.period)
         centres = learned_centres(entries, policy, [hour])
-        return live_slot(policy, len(facts.joint_slots_s), hour, centres, entries[-1].sequence)
+        return live_slot(policy, len(facts.joint_slots_s), hour, centres, entries[-1].sequence)  # joint: of its period
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
     """Lists complete earlier periods' stages, recorded before `sequence`."""
-    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
+    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]  # None: all so far
     complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
     return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
@@ -127,8 +127,7 @@ def live_estimates(
 ) -> SlotEstimates:
     """Estimates a region's cells in the last live slot.
 
-    stages: of complete earlier periods. live: the period's slots up to it, all recorded by then, so that estimates can
-    be repeated.
+    stages: of complete earlier periods. live: the period's slots up to it, recorded by then: estimates can be repeated.
     """
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)  # -1: the last live slot

@@ -61,7 +61,7 @@ def day_estimates(
     """Estimates the day `days_back` before the last, with parents' values for unknown HATs."""
     posterior = models.estimate(days_back)
     shown = with_coarser(models, posterior, float(policy.value.standard.upper))  # HATs' and parents' numbers
-    parents = np.array(parent_texts(policy.region))
+    parents = np.array(parent_texts(policy.region))  # (cells,), the name of each one's parent
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number, its bounds
     estimates = _hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
@@ -106,8 +106,8 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     """Estimates a period's live slots from its forecast and those recorded so far."""
     released, hours = zip(*read_part(live, policy, "means"), strict=True)  # each of one slot, so of one hour
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
-    live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
-    return hat_estimates(live_field.field, policy).with_columns([LEANS_COLUMN], [rounded(live_field.leans)])
+    today = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
+    return hat_estimates(today.field, policy).with_columns([LEANS_COLUMN], [rounded(today.leans)])  # on slots, 0 to 1
 
 
 def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:

@@ -114,15 +114,15 @@ def place_product(
 
     place-standing has one row a place for the whole period instead: what is learned of it so far.
     """
-    named, (of_slot, spans) = _pieces(policy).places, slot_groups(product, [facts.start for facts in slots])
-    upper_kmh, cell = float(policy.value.standard.upper), named.cell  # cell: of each place, (places,)
+    public_places, (of_slot, spans) = _pieces(policy).places, slot_groups(product, [facts.start for facts in slots])
+    upper_kmh, cell = float(policy.value.standard.upper), public_places.cell  # cell: (places,), index of each one's
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, posterior, groups)
     shown = published(of_cells, upper_kmh)
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
-        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # of all released days
+        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # (places, 1); of all days
         cell_means = places.cells[:, None]  # of each place's cell, in the same hours
         shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
         with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
@@ -136,8 +136,8 @@ def place_product(
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
             # Means over NODES (see `Field`), at least 1 / 20, so that TYPICAL's variance, falling with them, is finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
-            deviations = np.maximum(deviations, TYPICAL.of(vehicles))
-        cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: see `Field`
+            deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # no part of a day varies less than the day
+        cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
         variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
     result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
@@ -146,8 +146,8 @@ def place_product(
     result = result.with_columns(PARENT_COLUMNS, (parent, *parents))
     proved = [place_model.AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
-    place_facts = PlaceFacts(models.state.days * days, proved, named.geometries)
-    grouped = ProductGroups(groups, list(named.names), spans)
+    place_facts = PlaceFacts(models.state.days * days, proved, public_places.geometries)
+    grouped = ProductGroups(groups, list(public_places.names), spans)
     return estimates_of_product(result, product.name, grouped, slots, policy, place_facts)
 
 
@@ -213,7 +213,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight, whose norm is at most 1."""
     if kind == "laplace":
-        return math.sqrt(MOVING)  # geometric mean of one that only moves, 1, and one that only stands, MOVING
+        return math.sqrt(MOVING)  # roughly: geometric mean of one that only moves, 1, and one that only stands, MOVING
     # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
@@ -230,8 +230,8 @@ def distribution_columns(
     if learned is None:
         return [*np.full((len(PERCENTILES), *status.shape), np.nan), np.full(status.shape, held_back)]
     posterior = learned.posterior
-    means = groups.values + (posterior.means - learned.means)[:, None]
-    # Classes narrow the variances of means too.
+    means = groups.values + (posterior.means - learned.means)[:, None]  # (cells, times)
+    # Classes narrow the variance of a cell's overall mean; that of its mean at any time is taken to shrink as much.
     shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)  # last axis: NODES, see `Field`

@@ -84,7 +84,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     if product.name == "city-hour":
         return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
-        names = parent_texts(cells)  # by cell; those of each parent's first cell follow
+        names = parent_texts(cells)  # of each cell's parent; below, a parent has the one at its first cell
         parent_names = [names[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
         return ProductGroups(Groups(cells=parents, slots=of_slot), parent_names, spans)
     return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), texts_of(cells), spans)

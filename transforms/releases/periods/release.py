@@ -99,11 +99,11 @@ class PeriodRelease(VectorRelease):
                 history.stop_once(unit, self.run)  # raises MustStop the first time: perhaps the wrong input
             if stage.number + 1 == stage.stages:
                 return []
-        slots = self.slots[first_s].joint_slots_s
+        slots = self.slots[first_s].joint_slots_s  # starts of the period's slots
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = history.stages(self.policy.spec_id)
-        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
-        sums = add_up(tallies(), self.policy, slots, laid)
+        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, centres_of=self.centres)
+        sums = add_up(tallies(), self.policy, slots, laid)  # `tallies` is a call that reads them
         failpoint("before-noise")
         # A specification's first period has other stages, and costs.
         unit = draw_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)

@@ -44,10 +44,10 @@ COLUMNS: tuple[Column, ...] = (SUMS,)  # what a tally carries beside counts, whe
 class LevelsPolicy:
     """Policy of `levels` releases, public but for the key.
 
-    total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
-    stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
-    days; day_share: the period's share of `total`. region: sorted cells, cut by places. trips: through them.
-    cache_file: of states; no result depends on it.
+    total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others, with shares
+    of the total; count: stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a
+    share. by_day: days' shares, relative to the day with all of `total`; day_share: the one that `on` has applied.
+    region: sorted cells, cut by places. trips: through them. cache_file: of states; no result depends on it.
     """
 
     spec_id: str
@@ -84,10 +84,11 @@ class LevelsPolicy:
             total=self.total.times(share),
             day_share=share,
             epsilon=epsilon,
+            # Stages' shares stay parts of the unscaled total, and shrink as it does: debits divide them by `day_share`.
             first=scaled(self.first, share),
             later=scaled(self.later, share),
             live=None if self.live is None else replace(self.live, share=share * self.live.share),
-            by_day=None,  # `count` stays: its share, which `counted_first` takes from the others, is equal on all days
+            by_day=None,  # `count` is not scaled: its noise is equal on all days, and others leave its share to it
         )
 
     @property

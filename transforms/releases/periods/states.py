@@ -194,7 +194,7 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 def _folded(source: StateSource, periods: int) -> State:
     """Computes the state after first periods from the newest known one; stores it."""
     file, digest = source.policy.cache_file, source.digests[periods]
-    stored = None if file is None else file.read()
+    stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
     state = next(_known_states(source, periods, stored), source.empty)  # the newest one known, else an empty one
     if state.days < periods:
         for day in source.days(state.days, periods):
@@ -238,7 +238,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
     if is_live:
         typical_weight = slot_weight(read.stage, fleet.profile)
     else:
-        # Weights are clipped together with speeds, less by a wide bound: `weight_gain`. Without speeds they are not.
+        # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds they are not.
         is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
         typical_weight = vehicle_weight(read.stage, fleet)
         typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)

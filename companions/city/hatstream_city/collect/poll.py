@@ -86,7 +86,7 @@ class Poller:
     every_s: float
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     failures: int = 0  # since the last answer
-    reason: str = ""  # of the last failure
+    reason: str = ""  # of the last failure; empty after an answer
     _conditions: dict[str, str] = field(default_factory=dict, repr=False)  # headers such as If-None-Match
     _last_digest: bytes = b""  # of the last message, empty before the first
     _retry_after_s: float = 0.0  # demanded by the service; 0 for none
@@ -180,10 +180,10 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
             message = _unpacked(bytes(packed), encoding.lower())
         if not _is_feed(message):
             raise FetchError("the answer is not a GTFS-realtime message")
-        return ExchangeResult("new", conditions=_conditions(answer)), message
+        return ExchangeResult("new", conditions=_conditions(answer)), message  # headers of the next request
     except FetchError as error:
         return ExchangeResult("failed", str(error), error.retry_after_s), b""
-    except tuple(kind for kind, _ in _REASONS) as error:
+    except tuple(kind for kind, _ in _REASONS) as error:  # whose own text would show the address, with its key
         return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
 
 
@@ -216,7 +216,7 @@ class _Session(requests.Session):
 
 
 def _is_feed(message: bytes) -> bool:
-    """Checks that a message decodes completely."""
+    """Checks that a message decodes completely, header included."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # slow, and seldom needed
     from google.transit.gtfs_realtime_pb2 import FeedMessage
 
@@ -258,6 +258,6 @@ def _conditions(answer: requests.Response) -> dict[str, str]:
 def _retry_after_s(answer: requests.Response) -> float:
     """Reads the wait that a service demands, in seconds; 0 for none."""
     try:
-        return float(min(Retry().parse_retry_after(answer.headers.get("Retry-After", "")), 1e6))  # finite, as in JSON
+        return float(min(Retry().parse_retry_after(answer.headers.get("Retry-After", "")), 1e6))  # JSON has no inf
     except (InvalidHeader, ValueError, OverflowError):
         return 0.0

@@ -105,7 +105,7 @@ def drafted_columns(
     arrays: Arrow columns by name. names: column or columns by field. unit: of times; None for texts with a format.
     """
     ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
-    formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # beside "iso"
+    formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # texts, not ISO 8601
     drafted = DraftedColumns(ordered, unit or "iso", tuple(guessed), formats)
     if drafted.missing:
         return drafted
@@ -129,14 +129,14 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     has_names = not all(name.isdigit() for name in arrays)  # else they are numbers of columns
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}  # columns by field
     guessed: list[str] = []
-    rivals: dict[str, list[str]] = {}  # possible columns by field
+    rivals: dict[str, list[str]] = {}  # by field, the columns with its name and possible values
     for field in ("time", "lat", "lon", "speed"):  # each takes a column from those that are left
         unassigned = [name for name in arrays if name not in names.values()]
         with_name = notation.by_name(field, unassigned)
         candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
             candidates += [name for name in with_name if name not in candidates and _unit_of(arrays, name) == "excel"]
-            is_clock_apart = all(notation.is_date(arrays[name]) for name in candidates)  # of none, too
+            is_clock_apart = all(notation.is_date(arrays[name]) for name in candidates)  # true without a candidate, too
             if is_clock_apart and (pair := _date_and_clock(arrays, unassigned)):
                 names[field] = pair
                 continue
@@ -149,7 +149,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
             is_paired = field == "lon" and "lat" in names
             names[field] = notation.most_alike(names["lat"], candidates) if is_paired else candidates[0]
     if {"lat", "lon"} <= names.keys():
-        names["lat"], names["lon"] = _uncrossed(arrays, names["lat"], names["lon"], guessed)
+        names["lat"], names["lon"] = _uncrossed(arrays, names["lat"], names["lon"], guessed)  # swapped if values say so
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
@@ -170,17 +170,15 @@ def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: 
     others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]  # each takes the lon named alike
     pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, notation.most_alike(lat, lons)) for lat in others)]
     tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
-    names["lat"], names["lon"] = motion.clearest(
-        {pair: motion.agreement(track.positions(ids)) for pair, track in tracks.items()}
-    )
+    agreements = {pair: motion.agreement(track.positions(ids)) for pair, track in tracks.items()}
+    names["lat"], names["lon"] = motion.clearest(agreements)
     by_time = _tracks(arrays, names)
     names["time"] = motion.clearest({time: motion.agreement(track.positions(ids)) for time, track in by_time.items()})
     track = by_time[names["time"]]
     rows = {name: track.positions(ids, arrays[name]).with_speed() for name in rivals["speed"]}
     if rows:
-        names["speed"] = motion.clearest(
-            {name: motion.speed_agreement(rows_of_speed) for name, rows_of_speed in rows.items()}
-        )
+        correlations = {name: motion.speed_agreement(rows_of_speed) for name, rows_of_speed in rows.items()}
+        names["speed"] = motion.clearest(correlations)
 
 
 def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, motion.Track]:
@@ -236,6 +234,7 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
     """Finds two columns of a time: date, and clock or seconds after midnight."""
     dates = [name for name in names if re.fullmatch(_DATE_NAME, notation.letters_of(name))]
     clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, notation.letters_of(name))]
+    # Small numbers are hours or minutes alone; a clock is a text, which has no numbers, or a count of seconds.
     clocks = [name for name in clocks if (hours := _numbers(arrays[name])) is None or np.max(hours) >= _MOST_HOUR]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if notation.is_time(motion.array_of(arrays, pair))), None)
@@ -273,7 +272,7 @@ def _maybe_hemispheres(arrays: Mapping[str, Any], degrees: str) -> list[str]:
     Others may be ways that vehicles head, or names of depots.
     """
     columns = list(arrays)
-    behind = columns[columns.index(degrees) + 1 :][:1]
+    behind = columns[columns.index(degrees) + 1 :][:1]  # the next column; columns without names have numbers
     return [
         name
         for name in columns
@@ -318,7 +317,7 @@ def _fraction_degrees(array: Any) -> bool:
     steps = degrees / _RESOLVED  # ids and speeds have no digits beyond
     has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
     low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
-    on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES
+    on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES  # 360: some longitudes start at 0
     return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < _MOST_ZERO)
 
 

@@ -100,7 +100,7 @@ def draft(
     warnings = (*(() if town is None else town.left_out), *warnings)
     is_open = feed is not None and feed.is_open
     fill = partial(_TEMPLATES.get_template("specification.toml").render, facts)
-    if not adds_and_removes or vehicles >= SPAN_VEHICLES:  # public counts have no limit by month
+    if not adds_and_removes or vehicles >= SPAN_VEHICLES:  # of secret counts, a large fleet has a monthly limit
         toml = fill(has_month=adds_and_removes)
     else:  # a comment says what a monthly limit would cost
         choices = [fill(has_month=has_month, price="") for has_month in (False, True)]  # without and with the limit
@@ -124,7 +124,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
     for document in documents if region else ():  # the files of the timetable are not written yet
         document["cells"]["region"] = sorted(region or ())
         del document["slot"]["trips"]  # errors are forecast without it
-    unlimited, limited = (worth_by_day(load(document)) for document in documents)
+    unlimited, limited = (worth_by_day(load(document)) for document in documents)  # share of reports, error
     return ", ".join(
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
         for day, (reports, error) in unlimited.items()

@@ -96,7 +96,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
     row_count = max(map(len, sample.columns.values()))
-    if columns.comes_once and len(files) > 1 and row_count < ROWS:  # in several snapshots: ids of rows
+    if columns.comes_once and len(files) > 1 and row_count < ROWS:  # ids that no file repeats are of rows
         options = {name: motion.OPEN if name == "vehicle" else value for name, value in columns.options.items()}
         names = {**columns.names, "vehicle": motion.OPEN}
         columns = replace(columns, names=names, options=options, comes_once=False)
@@ -111,7 +111,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     if not at_sea and isinstance(columns.names["lat"], str):  # with a column of N and S no sign can be missing
         _check_on_land(path, placed)
     zones = tuple(notation.zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
-    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)
+    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)  # own: layout of fixed columns
     if columns.missing:  # no release reads it
         ids, cells = vehicle_ids(arrays["vehicle"]).ids, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
         is_cut = track.us.size >= ROWS  # a longer sample was not read in full
@@ -165,7 +165,7 @@ def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *
     if zones and zones[0] in notation.MONTH_FIRST_ZONES:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # other layouts: by the template
+    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # else the template sets the zone
         options["time_zone"] = zones[0] if zones and not columns.says_utc else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 
@@ -188,10 +188,8 @@ def _unit_of(
     if own is not None:  # a layout's unit is believed unless distances contradict it
         unit_kmh = float(own.layout.units.value_per_unit)
         if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / notation.KMH["m/s"] < MOST_TOO_FAST:
-            unit, why = (
-                next(name for name, kmh in notation.KMH.items() if abs(kmh - unit_kmh) < 1e-9),
-                "as the layout has it",
-            )
+            unit = next(name for name, kmh in notation.KMH.items() if abs(kmh - unit_kmh) < 1e-9)
+            why = "as the layout has it"
         else:  # the specification overrides the layout's unit
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
     return columns, unit, why, None if ratio is None else ratio * notation.KMH[unit] / notation.KMH["m/s"]
@@ -237,7 +235,7 @@ def _heading_share(values: Sequence[Any]) -> float:
     array = motion.as_array(values)
     degrees = None if array is None or not len(array) else notation.units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
-        return 0.0
+        return 0.0  # numbers up to LEAST_DEGREES alone are codes of a direction, such as 0 and 1
     return float((degrees.valid & (degrees.values > 0)).mean())  # many feeds send 0 for none
 
 
@@ -307,9 +305,9 @@ def _names(sample: Sample) -> str:
     names, rows, objects = list(sample.columns), max(map(len, sample.columns.values())), dict[str, set[str]]()
     for name in names:
         objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])
-    alike = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
+    objects_by_keys = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
     # Vehicles by id make a wide row, or alike objects under many keys.
-    if sample.layout in ("json", "jsonl") and (len(names) > rows or max(alike.values(), default=0) > 1):
+    if sample.layout in ("json", "jsonl") and (len(names) > rows or max(objects_by_keys.values(), default=0) > 1):
         return f"{len(names)} keys in {rows} rows"
     return ", ".join(map(as_text, names[:_MOST_NAMED]))
 

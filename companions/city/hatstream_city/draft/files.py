@@ -111,7 +111,7 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str) -> tuple[Any, Int64s,
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
     """Builds the arguments of `layout`; UTC stands for an unknown zone."""
     if sample.own:
-        return {"columns": None, **columns.options}
+        return {"columns": None, **columns.options}  # a layout that has fixed columns takes none
     form = next(iter(columns.time_formats), None)  # a second one fits the sample as well: any will do
     return {
         "columns": columns.names,
@@ -183,7 +183,7 @@ def _vehicle_of(path: str) -> str:
 def _with_more_rows(first: Sample, paths: Sequence[str]) -> Sample:
     """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
-    every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
+    every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))  # rounded up: at most SAMPLED_FILES
     for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):  # snapshots in a row tell how often one reports
         if len(next(iter(columns.values()), [])) >= ROWS:
             break

@@ -80,8 +80,8 @@ class Track(NamedTuple):
     def positions(self, ids: Any, speeds: Any = None) -> DraftPositions:
         """Joins valid rows with Arrow columns of ids and, in any unit, of speeds."""
         speed = units().numbers(pa.nulls(len(ids), pa.float64()) if speeds is None else speeds)
-        known = np.where(speed.valid, speed.values, np.nan)
-        return DraftPositions(codes_of(ids), self.us, self.lat, self.lon, known).where(self.fits)
+        speed_or_nan = np.where(speed.valid, speed.values, np.nan)
+        return DraftPositions(codes_of(ids), self.us, self.lat, self.lon, speed_or_nan).where(self.fits)
 
 
 def track_of(time: Any, lat: Any, lon: Any, *, timed: bool = True) -> Track:
@@ -111,7 +111,7 @@ class Steps(NamedTuple):
 
 def steps_of(rows: DraftPositions) -> Steps:
     """Lists all steps of all vehicles."""
-    rows = rows.where(np.lexsort((rows.us, rows.vehicle)))
+    rows = rows.where(np.lexsort((rows.us, rows.vehicle)))  # by vehicle, then time
     metres = distance_m(rows.lat[:-1], rows.lon[:-1], rows.lat[1:], rows.lon[1:])
     steps = Steps(metres, np.diff(rows.us) / 1e6, rows.speed[:-1], rows.speed[1:])
     return steps.where(np.diff(rows.vehicle) == 0)
@@ -120,8 +120,8 @@ def steps_of(rows: DraftPositions) -> Steps:
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
     """Lists short steps of at least `least_m`; none where clocks have no seconds."""
     steps = steps_of(rows)
-    fits = (steps.step_s >= LEAST_STEP_S) & (steps.step_s <= MOST_STEP_S)
-    fits &= (steps.metres >= least_m) & (steps.metres < MOST_STEP_MPS * steps.step_s)
+    fits = (steps.step_s >= LEAST_STEP_S) & (steps.step_s <= MOST_STEP_S)  # in longer ones ways bend
+    fits &= (steps.metres >= least_m) & (steps.metres < MOST_STEP_MPS * steps.step_s)  # faster is a jump
     return steps.where(fits & rows.have_seconds)
 
 
@@ -148,7 +148,7 @@ def plausibility(rows: DraftPositions) -> int:
 def agreement(rows: DraftPositions) -> float:
     """Computes the share of drivable steps where both time and position change, or neither."""
     steps = steps_of(rows)
-    agrees = ((steps.step_s != 0) == (steps.metres > 0)) & _are_near(rows, steps)
+    agrees = ((steps.step_s != 0) == (steps.metres > 0)) & _are_near(rows, steps)  # a step too far to drive: no
     return float(agrees.mean()) if agrees.size else 0.0
 
 
@@ -170,7 +170,7 @@ def speed_agreement(rows: DraftPositions) -> float:
     # Ranks (0 throughout where all are equal), as codes of unknown speeds lie far from the others.
     by_position, by_speed = (
         np.unique(values, return_inverse=True)[1]
-        for values in (moves.metres / moves.step_s, moves.start_speed + moves.end_speed)
+        for values in (moves.metres / moves.step_s, moves.start_speed + moves.end_speed)  # twice the mean ranks alike
     )
     if moves.metres.size < MIN_PAIRS or not (by_position.any() and by_speed.any()):
         return 0.0
@@ -189,7 +189,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         misfits = {
             name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE
         }
-        unit, other = sorted(misfits, key=misfits.__getitem__)[:2]  # logs of the ratios to units' own
+        unit, other = sorted(misfits, key=misfits.__getitem__)[:2]  # the smallest two; 0 for km/h if the ratio is 3.6
         doubt = f" ({other} would fit as well: check it)" if misfits[other] < _BENT else ""
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second{doubt}"
     if not rows.speed.size:
@@ -227,12 +227,12 @@ def are_crossed(rows: DraftPositions) -> bool:
     if not rows.us.size or np.abs(rows.lon).max() > 90 or is_nowhere(*(np.median(swapped[2:4], axis=1).tolist())):
         return False
     for moves in map(moves_of, (rows, swapped)):
-        speed = moves.start_speed + moves.end_speed
+        speed = moves.start_speed + moves.end_speed  # twice the mean: the median below takes the factor off
         log_ratio = np.log((speed * moves.step_s / moves.metres)[speed > 0])
         if log_ratio.size < MIN_PAIRS:
             return False
         errors.append(np.abs(log_ratio - np.median(log_ratio)))
-    standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))
+    standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))  # as if both were independent
     return bool(errors[0].mean() - errors[1].mean() > CLEAR_ERRORS * standard_error)
 
 

@@ -129,7 +129,7 @@ IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000
 def time_unit_of(array: Any, tried: Sequence[str] = TIME_UNITS, least: float = 1 - MOST_BAD) -> str | None:
     """Finds the first unit that puts enough values in this century, or None.
 
-    least: share of values.
+    tried: units, in order. least: share of values in this century that is enough.
     """
     is_struct = pa.types.is_struct(array.type)
     if not (is_struct or is_plain(array)) or not len(array):
@@ -180,7 +180,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
     texts = [str(text).strip() for text in first.to_pylist()]
     if not texts or any(len(re.findall("[0-9]", text)) < _LEAST_DIGITS or len(text) > _MOST_LETTERS for text in texts):
         return ()
-    match = _CONSTANT.search(texts[0]) if is_pair else None
+    match = _CONSTANT.search(texts[0]) if is_pair else None  # midnight behind a date, or a day before a clock
     constant = match[0] if match and all(match[0] in text for text in head.drop_null().to_pylist()) else ""
     text = texts[0].replace(constant, "", 1)
     forms = _forms(
@@ -193,9 +193,9 @@ def time_formats(array: Any) -> tuple[str, ...]:
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
     fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
-    formats = [form for form in fitting if "%s" not in form] or fitting
-    if len({form.startswith("%y") for form in formats}) > 1:  # the year is first, or last: days are few, and near
-        formats.sort(key=lambda form: _days(head, form))
+    formats = [form for form in fitting if "%s" not in form] or fitting  # %s: seconds of the day
+    if len({form.startswith("%y") for form in formats}) > 1:  # of 26-05-13 either end may be the year
+        formats.sort(key=lambda form: _days(head, form))  # a sample's times lie on few days, near today
     return tuple(formats)
 
 
@@ -255,11 +255,8 @@ def by_name(field: str, names: Sequence[str]) -> list[str]:
     matches = []  # pattern's rank, length of the name, name
     for name in names:
         texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in last_parts(name)]
-        ranks = (
-            i
-            for i, pattern in enumerate(_NOTATION["names"][field])
-            if any(re.fullmatch(pattern, text) for text in texts)
-        )
+        patterns = enumerate(_NOTATION["names"][field])  # the plainest first
+        ranks = (rank for rank, pattern in patterns if any(re.fullmatch(pattern, text) for text in texts))
         is_other = _NOT_OF_VEHICLE.search("".join(name.split(".")[-2:]).lower())
         if not is_other and (rank := next(ranks, None)) is not None:
             matches.append((rank, len(name), name))

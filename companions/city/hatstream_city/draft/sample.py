@@ -206,7 +206,7 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:_MOST_PATHS]]
-        return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
+        return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))  # none: no objects
     return Sample("json" if is_array else "jsonl", columns)
 
 
@@ -373,7 +373,7 @@ def _csv(text: str) -> Sample:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
-    top = next(number for number, row in enumerate(rows) if len(row) == width)
+    top = next(number for number, row in enumerate(rows) if len(row) == width)  # rows above the table, of other widths
     rows = [row for row in rows if len(row) == width]
     # One name may be empty, as of row numbers, but then no other is repeated.
     header = not has_values(rows[:_LINES_LOOKED_AT]) and ("" not in rows[0] or len(set(rows[0])) == width)

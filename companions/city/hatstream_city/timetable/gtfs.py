@@ -129,7 +129,7 @@ class Gtfs:
         """Stop times by trip and sequence, with missing ones interpolated."""
         trip, stop = (self.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
         arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
-        s = np.where(np.isnan(arrival), departure, arrival)
+        s = np.where(np.isnan(arrival), departure, arrival)  # of arrival, else of departure
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
         order = order[(trip[order] >= 0) & (stop[order] >= 0)]  # without ids that have no row
         trip, stop, s = trip[order], stop[order], _interpolate(trip[order], s[order])
@@ -319,7 +319,7 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     # Samples after each point, up to SAMPLE_M apart; a step beyond FAR_M is a feed's error, and must not fill memory.
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
     row = np.repeat(np.arange(line.size), steps)  # each sample's: the point at or before it
-    fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
+    fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]  # of the step, 0 to 1
     lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
     cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m

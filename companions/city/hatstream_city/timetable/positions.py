@@ -52,7 +52,7 @@ def middle_of(lat: Floats, lon: Floats) -> Middle:
         return Middle(np.zeros(3), far_m=np.inf)  # nothing is too far from it
     xyz = _xyz(lat[valid], lon[valid])
     middle: Floats = np.median(xyz, axis=0)
-    half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))
+    half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))  # half of the positions are nearer
     return Middle(middle, far_m=max(FAR_M, FAR_TIMES * half_m))
 
 

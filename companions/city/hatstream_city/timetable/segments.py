@@ -50,7 +50,7 @@ def read_segments(
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     stretches = [_stretches_of(segment, directed=directed) for segment in segments]
-    indices, segment_at = _without_overlaps(segments, stretches)
+    indices, segment_at = _without_overlaps(segments, stretches)  # in `segments`: of all to draw, by stretch
     unique = [segments[index] for index in indices]
     names = _names(feed, unique, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]
@@ -140,15 +140,15 @@ def _cut(
 def _cut_at_antimeridian(xy: Floats, scale: Floats) -> Iterator[Floats]:
     """Cuts a line that continues beyond the antimeridian there."""
     round_m = 360 * scale[0]  # once around the earth, at this latitude
-    turn = np.rint(xy[:, 0] / round_m)
-    cut = np.flatnonzero(np.diff(turn))
+    turn = np.rint(xy[:, 0] / round_m)  # (points,): 0 from -180 to 180 degrees, 1 or -1 beyond
+    cut = np.flatnonzero(np.diff(turn))  # the last row before each cut
     (x, y), (next_x, next_y) = xy[cut].T, xy[cut + 1].T
     edge_x = (turn[cut] + turn[cut + 1]) / 2 * round_m
     edge = np.column_stack([edge_x, y + (edge_x - x) / (next_x - x) * (next_y - y)])
     for number, rows in enumerate(np.split(np.arange(len(xy)), cut + 1)):
         # Each piece begins at the edge that the one before ended at.
         vertices = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
-        yield vertices - np.array([turn[rows[0]] * round_m, 0.0])
+        yield vertices - np.array([turn[rows[0]] * round_m, 0.0])  # back into -180 to 180 degrees
 
 
 def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:

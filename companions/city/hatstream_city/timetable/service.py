@@ -90,7 +90,7 @@ def calendar_of(feed: Gtfs) -> ServiceCalendar:
     weeks, exceptions = tables
     dates = {_date(row[name]) for rows in weeks.values() for row in rows for name in ("start_date", "end_date")}
     dates |= {_date(row["date"]) for rows in exceptions.values() for row in rows}
-    days = sorted(day for day in dates if day is not None) or [date.min]
+    days = sorted(day for day in dates if day is not None) or [date.min]  # one day without service
     length = min((days[-1] - days[0]).days + 1, MOST_DATES)
     return ServiceCalendar(services.indices.to_numpy().astype(np.int64), days[0], length, weeks, exceptions)
 
@@ -117,7 +117,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
-    vehicle, blocks = _vehicles(run, s, block, route)  # vehicle of each visit; number of duties
+    vehicle, blocks = _vehicles(run, s, block, route)  # each visit's vehicle; number of blocks, and of runs without
     # Service: stretches of hours that have LEAST_SHARE of the visits each.
     share_of_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=_DAY_HOURS) / s.size
     is_busy = share_of_hour >= LEAST_SHARE
@@ -125,8 +125,8 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     pauses = [np.flatnonzero(~np.roll(is_busy, -start)).tolist() for start in starts]  # hours after each start
     hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
     # Pairs of consecutive stops of a run, as one number each.
-    placed = ~np.isnan(feed.stop_positions[0][stop])  # [0]: latitudes, NaN where unknown
-    is_same_run, placed_stop = run[placed][1:] == run[placed][:-1], stop[placed]
+    has_position = ~np.isnan(feed.stop_positions[0][stop])  # [0]: latitudes, NaN where unknown
+    is_same_run, placed_stop = run[has_position][1:] == run[has_position][:-1], stop[has_position]
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
@@ -253,9 +253,9 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64
 
     vehicle, cell, hour: (visits,); cells from 1, 0 for none. above: coarsens cells, (cells,), by so many steps.
     """
-    placed = cell > 0  # 0: without position
-    vehicle, hour = vehicle[placed], hour[placed]
-    cells, cell = np.unique(cell[placed], return_inverse=True)
+    has_position = cell > 0  # 0: without position
+    vehicle, hour = vehicle[has_position], hour[has_position]
+    cells, cell = np.unique(cell[has_position], return_inverse=True)
     parents, grandparents = (np.unique(above(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
     constant = np.zeros_like(hour)  # where all cells, or all hours, count as one
     touched = {
@@ -335,7 +335,7 @@ def _runs_per_date(calendar: ServiceCalendar) -> Floats:
     weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
     is_active = np.array([calendar.active_days(service) for service in range(calendar.of_trip.max(initial=-1) + 1)])
     counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in is_active])
-    dates = np.bincount(weekday[is_active.any(axis=0)], minlength=len(WEEKDAYS))  # with any service
+    dates = np.bincount(weekday[is_active.any(axis=0)], minlength=len(WEEKDAYS))  # (7,), with any service
     averages: Floats = counts / np.maximum(dates, 1)  # weekdays without service stay 0
     return averages[calendar.of_trip]
 

@@ -48,7 +48,10 @@ def _feed(
 
 
 def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[[Any], Any]:
-    """Makes a decorator that gives a command `feed`: a Feed, None without --data."""
+    """Makes a decorator that gives a command `feed`: a Feed, None without --data.
+
+    required: --data must be given. dated: --from and --to may limit the days.
+    """
     dates = (
         click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time."),
         click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time."),

@@ -184,7 +184,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
             figures = {"estimate": error, "covered": inside}
             row = {key: float(values[has_value].mean()) if has_value.any() else None for key, values in figures.items()}
             row["half_width"] = float(np.median(half_width[has_value])) if has_value.any() else None
-            row["constant"] = float(constant[has_value if has_value.any() else in_class].mean())
+            row["constant"] = float(constant[has_value if has_value.any() else in_class].mean())  # of the same HATs
             classes.append({"name": name, "hats": int(in_class.sum()), "known": int(has_value.sum()), **row})
     return classes
 

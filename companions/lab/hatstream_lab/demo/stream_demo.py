@@ -56,9 +56,9 @@ def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> 
     rng = np.random.default_rng(fleet.seed)
     is_unset = np.isnan(at_s)  # such a report is sent at any time
     sent_s = np.where(is_unset, rng.uniform(0, seconds, at_s.size), at_s) + rng.uniform(0, DELAY_S, at_s.size)
-    chosen = np.flatnonzero((is_unset | (at_s >= 0)) & (sent_s < seconds))
-    chosen = chosen[np.argsort(sent_s[chosen], kind="stable")]
-    return Replay(sent_s[chosen], at_s[chosen], day.drop_columns(["ts"]).take(chosen).to_pylist())
+    rows = np.flatnonzero((is_unset | (at_s >= 0)) & (sent_s < seconds))
+    rows = rows[np.argsort(sent_s[rows], kind="stable")]
+    return Replay(sent_s[rows], at_s[rows], day.drop_columns(["ts"]).take(rows).to_pylist())
 
 
 class Feeder:

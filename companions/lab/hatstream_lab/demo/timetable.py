@@ -47,9 +47,9 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
     yield "agency", ["agency_name,agency_url,agency_timezone", f"Made-up Transit,https://transit.invalid,{fleet.zone}"]
     days = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"
     yield "calendar", [f"service_id,{days},start_date,end_date", f"daily,1,1,1,1,1,1,1,{first:%Y%m%d},{last:%Y%m%d}"]
-    named = [(f"R{i},{i + 1},{street_name(i)}", _COLOURS[i % len(_COLOURS)]) for i in range(len(routes))]
+    route_rows = [(f"R{i},{i + 1},{street_name(i)}", _COLOURS[i % len(_COLOURS)]) for i in range(len(routes))]
     heading = "route_id,route_short_name,route_long_name,route_type,route_color"
-    yield "routes", [heading, *(f"{names},3,{colour}" for names, colour in named)]  # 3: a bus
+    yield "routes", [heading, *(f"{row},3,{colour}" for row, colour in route_rows)]  # 3: a bus
     stop_rows, stops_m = zip(*(_stops(fleet, index, route) for index, route in enumerate(routes)), strict=True)
     yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(row for rows in stop_rows for row in rows)]
     yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]

@@ -113,7 +113,7 @@ def made_up(city: MadeUp) -> Days:
     hour_kmh = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     part_kmh = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
-    cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)
+    cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)  # around 0: `mean_kmh` is the mean of visits
     pattern: Float64s = np.clip(city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh, *_USUAL_KMH)  # (cells, 24)
     routes = _routes(city, rng, at_km)
     # What every day or every weekend shares has a random state of its own (7): other options keep their draws.
@@ -221,14 +221,14 @@ def _draw_day(
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
     # Which vehicles drive in which hours, (vehicles, hours), and then which cells each visits.
-    driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
+    is_driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
     if city.night is not None:  # the first `night` vehicles drive all night, the others do not
-        driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
-        driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
+        is_driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
+        is_driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
     visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)  # the last ones
     if city.visitors:  # a share of the fleet that comes for one hour
-        driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
-    vehicle, slot = np.nonzero(driven)
+        is_driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
+    vehicle, slot = np.nonzero(is_driven)
     cell = _draw_visited_cells(city, rng, vehicle, slot, at_km, popular, routes)  # (vehicle-hours, visits)
     vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each

@@ -117,7 +117,10 @@ def tables_of(path: Path) -> dict[str, Any]:
 
 
 def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = None, **privacy: Any) -> dict[str, Any]:
-    """Makes tables of HAT-by-HAT releases, with a limit that no release reaches."""
+    """Makes tables of HAT-by-HAT releases, with a limit that no release reaches.
+
+    base: a specification's tables. statistic: its table, by default a mean by `baseline`. privacy: further entries.
+    """
     account = {"unit": "vehicle-day", "adjacency": "counts-public", "limit": Decimal(10**9)}
     tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
     return tables | {
@@ -145,7 +148,7 @@ def read_days(
     if is_made:  # releases HAT by HAT may leave the region open: so the first day's cells are counted
         first = count_days(load(hat_tables(base)), pattern, dates, report=report)
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
-        spec_tables["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
+        spec_tables["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}  # with a ring
         spec_tables.setdefault("fleet", rough_fleet(first, spec_tables))
     days = Days(spec_tables | tables, counted=pa.table({}), made_region=is_made)  # for its specification
     spec = days.spec("1", DELTA)  # whatever the total: counts do not depend on it
@@ -215,8 +218,8 @@ def blocks_of(slot: Any, tables: Mapping[str, Any]) -> Any:
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
     """Sums reports by group: their number, vehicles, and means in km/h.
 
-    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `mean_of_vehicles`. columns: grouping
-    columns by name; None for a column of the counted rows.
+    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `mean_of_vehicles`, that of the means of counted
+    rows, each of one vehicle in a HAT. columns: grouping columns by name; None for a column of the counted rows.
     """
     table = days.counted.select(["vehicle", "reports", "sums"])
     table = table.append_column("vehicle_mean", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))

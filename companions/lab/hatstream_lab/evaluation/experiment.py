@@ -193,9 +193,9 @@ def save_picture(canvas: Any, path: Path) -> Path:
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = BytesIO()
-    canvas.savefig(drawn, format="png", dpi=96)
-    Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
+    png = BytesIO()
+    canvas.savefig(png, format="png", dpi=96)
+    Image.open(png).convert("RGB").quantize(64).save(path, format="png", optimize=True)
     return path
 
 

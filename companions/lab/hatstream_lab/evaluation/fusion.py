@@ -81,7 +81,7 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
         trials = np.array(results)
         if is_mean:
             # Moments of one user's error. A mean over n users has its variance divided by n; the mean square varies by
-            # the fourth moment less the square of the second, divided by the number of users.
+            # the fourth moment less the square of the second, divided by the number of users; bias**2 hardly varies.
             bias, square, fourth = trials.mean(axis=0).tolist()
             error = math.sqrt((fourth - square**2) / (cell.trials * cell.users)) / SCALE
             value, secondary = (square - bias**2) / SCALE, bias
@@ -113,7 +113,7 @@ def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[f
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     pairs = zip(reports.services, reports.values[:, None], strict=True)
     by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}  # all of them
-    smooth = {column: smoothed(aggregate(table, BUCKETS), _TOLERANCE) for column, table in by_column.items()}
+    smooth = {column: smoothed(aggregate(table, BUCKETS), tolerance=_TOLERANCE) for column, table in by_column.items()}
     return {column: (divergence(estimate.shares, truth),) for column, estimate in smooth.items()}
 
 
@@ -144,7 +144,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":  # uwa's weights depend on values
         return None
     services = _services("mean", MEANS[row["config"]])
-    value = np.array(_BETA_RMS)  # the variance there is the mean over all values
+    value = np.array(_BETA_RMS)  # variances are affine in v^2: at the rms they have their mean over v
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
         return variances[row["column"]]

@@ -81,13 +81,13 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:
     """Plans mechanisms for means at each epsilon; last, the true city mean."""
-    labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
-    labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
-    labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}  # the paper's rule of arrays' length
-    labels |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}  # of equal vehicles, not of reports
+    mechanisms = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
+    mechanisms |= {name: build(name, prior=prior) for name in ("auto", "constant")}
+    mechanisms |= {"array-average-argmax": build("array-average", m_ub="argmax")}  # the paper's rule of arrays' length
+    mechanisms |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}  # of equal vehicles, not of reports
     counts = [CountsKnown(totals.counts, reports) for totals, reports in hats.totals]  # reports: before the cap
     for epsilon in epsilons:
-        for label, mechanism in labels.items():
+        for label, mechanism in mechanisms.items():
             plans = mechanism.plans(counts, hats.grid, Fraction(epsilon))
             yield Contender(label, epsilon, mechanism, plans)
         yield Contender(CONSTANT, epsilon)

@@ -55,7 +55,7 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
-    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_USERS), base.size), base)
+    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_USERS), base.size), base)  # of users; `raw` has variance 1
     raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN_USERS), effects.size)
     shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
     # Clipping changes mean and variance, so shift and stretch are corrected until both are the published ones.
@@ -139,8 +139,8 @@ def redrawn(
     start = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:
-        drawn = speeds(rng, (runs, int(counts.sum())))
-        return np.add.reduceat(_steps(drawn), start, axis=1), drawn.mean(axis=1)
+        speeds_kmh = speeds(rng, (runs, int(counts.sum())))
+        return np.add.reduceat(_steps(speeds_kmh), start, axis=1), speeds_kmh.mean(axis=1)
 
     return DataSet(name, counts, draw, prior)
 
@@ -274,7 +274,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
     error_chunks, clamped_chunks = [], []  # absolute errors in km/h, (runs,), of values as drawn and as published
     for start in range(0, cell.runs, chunk):
         number = min(chunk, cell.runs - start)
-        sums, truths = data.draw(rng, number)
+        sums, truths = data.draw(rng, number)  # (number, users) and (number,); one row if the set is fixed
         totals = [Totals(counts, row) for row in np.broadcast_to(sums, (number, counts.size))]
         drawn = mechanism.release(totals, [plan] * number, noise)
         values = np.array([integers[-1] for integers in drawn]) * float(plan.step)  # after private choices, if any
@@ -368,8 +368,8 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
         ("always",),
         [*names, "all"],
     )
-    chosen = [row | {"ratio": row["forecast"] / row["published"]} for row in table.where(mechanism="auto").rows]
-    yield Table(chosen).show(
+    auto_rows = [row | {"ratio": row["forecast"] / row["published"]} for row in table.where(mechanism="auto").rows]
+    yield Table(auto_rows).show(
         "auto: its choice, forecast over simulated error",
         "",
         ("data", "epsilon", "chosen"),

@@ -52,14 +52,14 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures absolute errors of HATs, km/h, over all days and each one.
 
     Figures: "hats" and "rows", means by HATs and by reports; each name of SPANS, that of HATs with so many vehicles;
-    "bar", "rows" of the city's true mean everywhere; "worst_run", a run's largest "rows" over "bar"; "held_back", the
-    share of days without a value. labels: of each row.
+    "bar", "rows" of the city's true mean everywhere; "worst_run", this run's "rows" over "bar" on all days, of which a
+    table of several runs shows the largest; "held_back", the share of days without a value. labels: of each row.
     """
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
     constant = np.abs(hats["truth"] - days.mean_kmh)
-    bar = float(constant[has_value] @ reports[has_value])
+    bar = float(constant[has_value] @ reports[has_value])  # like the dividend of `ratio`, summed over reports
     ratio = float(error[has_value] @ reports[has_value]) / bar if bar else None
     held_back = Mean.of([not has_value[hats["period"] == day].any() for day in periods])
     for day in ("all", *periods):
@@ -129,14 +129,14 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
         has_value = ~np.isnan(both["value"])
         # As the map draws them: a place that is not ok has the value of its cell.
-        drawn = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
+        map_kmh = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
         city = float(true @ reports / reports.sum()) if reports.size else 0.0
         yield {
             "part": "places",
             **setting.labels,
             "day": number,
             "learned": Mean.of(np.abs(both["value"] - true)[has_value], reports[has_value]),
-            "shown": Mean.of(np.abs(drawn - true)[has_value], reports[has_value]),
+            "shown": Mean.of(np.abs(map_kmh - true)[has_value], reports[has_value]),
             CONSTANT: Mean.of(np.abs(true - city), reports),
             "ok": Mean.of(ok, reports),
             "held": _intervals(both, chosen=True)["held"],
@@ -147,7 +147,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
     upper, histograms = float(days.tables["speed"]["upper_kmh"]), days.counted["histograms"].combine_chunks()
     counts = histograms.flatten().to_numpy().reshape(len(histograms), -1)  # (counted rows, BINS)
-    feed_percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
+    feed_percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]  # of one group
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]
         if not names:
@@ -220,7 +220,7 @@ def tables(table: Table) -> Iterator[RichTable]:
     by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")
     series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]
     percentile_rows = table.where(part="percentiles")
-    shown: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {
+    parts: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {
         "mean absolute error of learned estimates, km/h": (
             errors,
             "Published days alone; 10+, 30+: HATs with so many vehicles. bar: the city's true mean, by rows, on these "
@@ -257,7 +257,7 @@ def tables(table: Table) -> Iterator[RichTable]:
             {name: name.replace("_", " ") for name in ("error", CONSTANT, "held", "half_width", "ok", "held_ok")},
         ),
     }
-    for title, (rows, caption, labels, figures) in shown.items():
+    for title, (rows, caption, labels, figures) in parts.items():
         if rows.rows:
             yield rows.show(f"NOT PRIVATE: {title}", caption, labels, figures)
 

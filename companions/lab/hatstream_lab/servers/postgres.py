@@ -75,9 +75,9 @@ class Postgres:
 
     def kill(self) -> None:
         """Kills the server and its connections' processes, which could still finish a commit."""
-        serving = [] if self._process is None else _children(self._process.pid)
+        children = [] if self._process is None else _children(self._process.pid)
         self._end(signal.SIGKILL)
-        for pid in serving:
+        for pid in children:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

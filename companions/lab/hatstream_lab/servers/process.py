@@ -25,6 +25,7 @@ class Server:
     """A child process. log: the file that takes its output."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        """Starts the process. environment: its variables; None for those of this process."""
         self._command, self._log = list(command), log
         with log.open("ab") as output:
             # In a session of its own: a terminal's Ctrl-C is for us, who end the server when we are done with it.
@@ -106,9 +107,9 @@ class LocalServer:
 
 def free_ports(count: int) -> list[int]:
     """Finds ports that nobody listened on a moment ago."""
-    held = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports: list[int] = [server.getsockname()[1] for server in held]
-    for server in held:
+    servers = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports: list[int] = [server.getsockname()[1] for server in servers]
+    for server in servers:
         server.close()
     return ports
 

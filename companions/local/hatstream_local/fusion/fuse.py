@@ -83,8 +83,8 @@ def join(parts: Sequence[Reported], services: Sequence[Service]) -> Joined:
     """
     rows = Reported(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     rows = rows.take(np.lexsort((rows.report, rows.event_us, rows.service, rows.user, rows.cell, rows.slot_s)))
-    is_further = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)
-    is_copy = is_further & ~changes(rows.event_us, rows.report)
+    is_further = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)  # all but the first that a service has
+    is_copy = is_further & ~changes(rows.event_us, rows.report)  # of the row before: same time and report
     users, number = np.unique(rows.user, return_inverse=True)
     epsilons = np.array([service.mechanism.epsilon for service in services])
     spent = np.bincount(number, epsilons[rows.service] * ~is_copy, users.size)
@@ -317,9 +317,9 @@ def perturb_files(spec: FusionSpecification, pattern: str, output: Path, key: Pa
     read = values.size + sum(refused.values())
     if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
-    undivided = np.zeros_like(observed.vehicle)  # one group of all
-    slot_us = undivided if spec.hours is None else spec.hours.starts_us(observed.event_us)
-    cell = undivided if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
+    zeros = np.zeros_like(observed.vehicle)  # one group of all
+    slot_us = zeros if spec.hours is None else spec.hours.starts_us(observed.event_us)
+    cell = zeros if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
     rows = perturb(observed.vehicle, slot_us, cell, values, spec.services, Noise())
     rows_of_user = Counter(row["user"] for row in rows)
     leakage = max(rows_of_user.values()) / len(spec.services) * spec.epsilon_of_all  # each mean is a row per service

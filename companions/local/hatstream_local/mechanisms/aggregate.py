@@ -86,7 +86,7 @@ class ReportRows:
                 edges, levels, counts = self.edges[:, chunk], self.levels[:, chunk], self.counts[chunk]
                 likelihood = _likelihoods(prefix, edges, levels)
                 log_likelihood += float(counts @ np.log(likelihood))
-                jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
+                jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])  # the first one is from 0, at edge 0
                 weight = counts / likelihood
                 jump_sums[0] += (jumps[0] * weight).sum()
                 jump_sums += np.bincount(edges.ravel(), (jumps[1:] * weight).ravel(), jump_sums.size)

@@ -37,8 +37,8 @@ class FusedMean:
 def fused_mean(reports: Reports, method: Method) -> FusedMean:
     """Averages `per_user` over users. Raises ValueError without any report.
 
-    The standard error is the smaller of two bounds: the noise at the value where it is largest, and (from 30 users on)
-    the spread of the users' estimates, which holds the noise and the differences between users.
+    The standard error, about these users' own mean, is the smaller of two bounds: the noise at the value where it is
+    largest, and (from 30 users on) the spread of the users' estimates, which holds noise and differences of users.
     """
     estimates = per_user(reports, method)
     answers = ~np.isnan(estimates)
@@ -91,19 +91,19 @@ def second_moments(reports: Reports) -> Float64s:
 
     All variances are affine in v^2, so this one moment is all that UWA's weights need.
     """
-    values, bucket = middles(GRID)[:, None], np.arange(GRID)[:, None]
+    values, bucket = middles(GRID)[:, None], np.arange(GRID)[:, None]  # a grid stands in for the integral over v
     log_likelihood = np.zeros((GRID, reports.users))
     for service, row in zip(reports.services, reports.values, strict=True):
-        mechanism, answered = service.mechanism, ~np.isnan(row)
+        mechanism, has_report = service.mechanism, ~np.isnan(row)
         # Terms that are the same for all values are left out: they cancel below.
         if isinstance(mechanism, Window):  # by buckets: at a large epsilon a window may lie between two values
             first, last = spans_of(mechanism, row, GRID)
             log_likelihood += mechanism.epsilon * ((first <= bucket) & (bucket < last))
         elif isinstance(mechanism, StochasticRounding):
             sides = np.array([mechanism.low, mechanism.high])
-            log_likelihood += (mechanism.log_density(sides, values))[:, (row > 0).astype(np.intp)] * answered
+            log_likelihood += (mechanism.log_density(sides, values))[:, (row > 0).astype(np.intp)] * has_report
         else:
-            log_likelihood += mechanism.log_density(np.nan_to_num(row), values) * answered
+            log_likelihood += mechanism.log_density(np.nan_to_num(row), values) * has_report
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=0))
     return np.asarray(values[:, 0] ** 2 @ likelihood / likelihood.sum(axis=0))
 
@@ -115,12 +115,12 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
     def estimate(start: int) -> Float64s:
         """Averages the reports of the users from `start` on, up to _USERS_AT_ONCE of them."""
         chunk = Reports(reports.services, reports.values[:, start : start + _USERS_AT_ONCE])
-        answered = ~np.isnan(chunk.values)
+        has_report = ~np.isnan(chunk.values)
         pairs = zip(chunk.services, chunk.values, strict=True)
         unbiased = np.stack([service.mechanism.unbiased(row) for service, row in pairs])
-        weights = answered * weights_of(chunk)
+        weights = has_report * weights_of(chunk)
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, for a user without any report
-            return np.asarray((weights * np.where(answered, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
+            return np.asarray((weights * np.where(has_report, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
 
     if len(starts) == 1:  # threads take longer to start than a few users
         return estimate(start=0)
@@ -135,13 +135,13 @@ def _worst_variance(reports: Reports, method: Method, answers: NDArray[np.bool_]
     A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
     answers: (users,), whether a user has a report.
     """
-    answered = ~np.isnan(reports.values[:, answers])
+    has_report = ~np.isnan(reports.values[:, answers])  # (services, users with a report)
     ends = np.array([0.0, 1.0])  # variances are affine in v^2: largest at either end of its range
     variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
     if method == "uwa":
-        return float((answered.T @ variances).mean(axis=0).max())
+        return float((has_report.T @ variances).mean(axis=0).max())  # (users, ends): mean of users, worse end
     weights = fixed_weights(reports) if method == "fixed" else np.ones(len(reports.services))
-    shares = answered * weights[:, None]
+    shares = has_report * weights[:, None]
     shares /= shares.sum(axis=0)
     return float(((shares**2).T @ variances).mean(axis=0).max())
 

@@ -71,9 +71,10 @@ class LocalMechanism(ABC):
 
     @abstractmethod
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """Draws raw reports for values, rounded to the grid.
+        """Draws raw reports, from which `unbiased` estimates values.
 
-        Raises ValueError for a value outside [-1, 1] or not a number.
+        values: rounded first to the nearest of the STEPS + 1 points that divide [-1, 1] evenly. Raises ValueError for a
+        value outside [-1, 1] or not a number.
         """
 
     @abstractmethod
@@ -218,10 +219,10 @@ class StochasticRounding(LocalMechanism):
         """Draws the rounded sign of each value, times C."""
         steps = to_steps(values)
         words = noise.words(steps.size)  # the first bits are a uniform step, the last one is a fair coin
-        truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)  # True, plus: by (1 + value) / 2
-        fair = words & np.uint64(1) == 1
+        sign_by_value = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)  # True, plus: by (1 + value) / 2
+        fair_sign = words & np.uint64(1) == 1
         is_kept = flip(self._coin(), steps.size, noise)  # the sign by the value, with probability 1 / C
-        return np.where(np.where(is_kept, truthful, fair), self.high, self.low)
+        return np.where(np.where(is_kept, sign_by_value, fair_sign), self.high, self.low)
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
@@ -261,6 +262,7 @@ class Window(LocalMechanism):
     """Middle of the raw reports' range, `low` to `high`; a raw report is it + `raw_slope` * (unbiased report)."""
 
     def __post_init__(self) -> None:
+        """Derives `width`, `keep` and `uniform` from the epsilon. Raises ValueError."""
         LocalMechanism.__post_init__(self)  # checks epsilon's range
         width = self.exact_width()
         exp_width = EXACT.multiply(exp(self.epsilon), width)  # e^epsilon w
@@ -311,7 +313,7 @@ class Window(LocalMechanism):
         """Draws a cell for each value, and converts it to a raw report."""
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
         middle = (STEPS + self._cells() - 1) / 2  # cell whose unbiased report is 0; self._cells() is W
-        unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
+        unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))  # a step is 2 / STEPS
         return np.asarray(self.raw_middle + self.raw_slope * unbiased)  # as PM or SW writes it
 
     def real_epsilon(self) -> float:

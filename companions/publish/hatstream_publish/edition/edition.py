@@ -51,7 +51,7 @@ class DatasetInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Edition:
-    """All facts about a folder's content; `hides_driving` is True under adjacency add-remove."""
+    """Facts about a folder; `spec` is the account's; `hides_driving`: its adjacency is add-remove."""
 
     info: DatasetInfo
     account: AccountReport
@@ -119,7 +119,7 @@ class Edition:
     def privacy(self) -> Mapping[str, Any]:
         """Encodes the privacy card for programs."""
         account = self.spec.account
-        return {  # most: the largest privacy loss of a period
+        return {  # most: largest loss of a period; odds: bounds of a guess about a vehicle
             "guarantee": self.account.guarantee,
             "protects": self.protects,
             "unit": account.unit,

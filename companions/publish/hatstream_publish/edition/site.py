@@ -90,9 +90,7 @@ class Site:
     files: ResultFiles
     dates: tuple[str, str]  # first and last local date, both included
     follows: bool
-    _days: dict[str, tuple[object, formats.PublishedDay]] = field(
-        default_factory=dict
-    )  # with stamps of its files, by date
+    _days: dict[str, tuple[object, formats.PublishedDay]] = field(default_factory=dict)  # with files' stamps, by date
     _tables: tuple[object, Mapping[str, "_Table"]] = (None, {})  # with stamps of all files
     _digests: dict[str, str] = field(default_factory=dict)  # of the folder's files after the last update
 

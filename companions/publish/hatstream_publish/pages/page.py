@@ -52,7 +52,7 @@ def render(
     images: allowed source of pictures. connects: its server may be asked. frames: pages of its folder may be shown.
     language: of the page; None for the browser's.
     """
-    page = text_of(template, policy=_POLICY, **texts)
+    page = text_of(template, policy=_POLICY, **texts)  # _POLICY and _WORDS are placeholders, replaced below
     page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)  # before its script is hashed
     # By directive: hashes of the page's inline scripts or styles, then other sources.
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
@@ -183,7 +183,7 @@ def _percent(share: float, rounded: Callable[[float], int]) -> str:
         return f"less than {100 * _LEAST_SHOWN:g}\u00a0%"
     if share > 1 - _LEAST_SHOWN:
         return f"more than {100 - 100 * _LEAST_SHOWN:g}\u00a0%"
-    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # after the point; near 1 those of 1 - share count
+    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # three significant digits, of 1 - share near 1
     return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f}\u00a0%"
 
 
@@ -228,7 +228,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **line} for name, table in rows.items() for line in reliability(table)],
         "statuses": [(s, f"{STATUSES[s]} {ADVICE.get(s, '')}".strip()) for s in sorted(statuses & STATUSES.keys())],
-        "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
+        "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",  # in words
         "wide": WIDE_KMH,
         "version": version("hatstream"),
         "created": datetime.now(UTC),

@@ -76,12 +76,12 @@ class NamedPlaces:
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
         """Adds missing shapes. geometries: GeoJSON by id, of file `origin`. Raises InputError."""
-        shaped = dict(self.named)
+        places = dict(self.named)
         for place_id, geometry in geometries.items():
-            place = shaped.get(place_id, Place(place_id))
+            place = places.get(place_id, Place(place_id))
             if place.shape is None:
-                shaped[place_id] = replace(place, shape=_shape(str(origin), geometry))
-        return NamedPlaces(shaped)
+                places[place_id] = replace(place, shape=_shape(str(origin), geometry))
+        return NamedPlaces(places)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,9 @@ def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
         return rows
     slots = rows.group_by(["slot_start", "slot_end"]).aggregate([])  # each slot once
     edges = zip(slots["slot_start"].to_pylist(), slots["slot_end"].to_pylist(), strict=True)
-    served = [f"{start} {cell}" for start, end in edges for cell in spec.trips.cells_in(start, end)]
+    keys_with_trip = [f"{start} {cell}" for start, end in edges for cell in spec.trips.cells_in(start, end)]
     key = pc.binary_join_element_wise(rows["slot_start"], rows["cell"], " ")
-    return rows.filter(pc.is_in(key, pa.array(served, pa.string())))
+    return rows.filter(pc.is_in(key, pa.array(keys_with_trip, pa.string())))
 
 
 def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
