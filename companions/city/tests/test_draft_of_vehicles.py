@@ -10,6 +10,7 @@ from hatstream_city.draft.draft import draft
 from hatstream_city.draft.feed import feed_of
 from hatstream_city.draft.files import NEIGHBOURS
 from pipelines.account.guarantee import Loss, sentence
+from pipelines.errors import InputError
 from pipelines.specification import load
 
 NAMES = ["366", "9021", "B-7", "10", "11", "x y"]
@@ -301,3 +302,26 @@ def test_rows_without_a_plausible_time_are_said_and_make_no_id_doubtful(tmp_path
     warnings = " ".join(draft(path, adds_and_removes=True).warnings)
     assert "40 of 240 rows looked at have no time" in warnings
     assert "looks like no vehicle" not in warnings
+
+
+@pytest.mark.parametrize(
+    ("names", "east", "rule"),
+    [
+        (("vehicle", "time", "lat", "lon", "speed"), "", 'Values of "speed" are no speeds: write numbers from 0'),
+        (("vehicle", "time", "lat", "place", "tempo"), "E", "Also no column of lon was made out"),
+    ],
+)
+def test_why_no_speeds_are_read_is_said(names, east, rule, tmp_path):
+    lines = [(*row[:3], f"{row[3]}{east}", f"{row[4]} km/h") for row in rows()]
+    path = as_csv(tmp_path / "feed.csv", names, lines)
+    with pytest.raises(InputError, match=f"no column of speeds. {rule}"):
+        draft(path, adds_and_removes=False)
+
+
+def test_types_that_are_keys_of_json_are_left_out_of_names(tmp_path):
+    names = ("vehicle", "ts", "lat", "lon", "speed")
+    lines = [(bus, {"$date": time}, lat, lon, {"$numberDouble": str(kmh)}) for bus, time, lat, lon, kmh in rows()]
+    documents = [json.dumps(dict(zip(names, line, strict=True))) for line in lines]
+    (tmp_path / "feed.jsonl").write_text("\n".join(documents))
+    columns, _ = columns_of(tmp_path / "feed.jsonl", tmp_path)
+    assert (columns["time"], columns["speed"]) == ("ts.$date", "speed.$numberDouble")

@@ -84,7 +84,7 @@ def draft(
         )
     if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
         raise InputError(
-            f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
+            f"{path}: {feed.missing_speeds}Speeds that are made from positions are for --adjacency add-remove: under "
             "counts-public positions are public, and with them the speeds"
         )
     origins = [file.name for file in (timetable, path) if file is not None]

@@ -77,6 +77,15 @@ class DraftedFeed:
         return bool(self.columns.missing) or (not self.sample.own and "vehicle" in self.columns.guessed)
 
     @property
+    def missing_speeds(self) -> str:
+        """Explains missing speeds: columns of that name, and other missing fields."""
+        columns, missing = self.sample.columns, self.columns.missing
+        named = [name for name in notation.by_name("speed", list(columns)) if _share_of(columns[name])]
+        unread = f"Values of {', '.join(map(as_text, named))} are no speeds: write numbers from 0 on, without a unit. "
+        others = f"Also {about_missing(self.sample, missing)}. " if missing else about_repeated(self.sample)
+        return f"no column of speeds. {unread if named else ''}{others}"
+
+    @property
     def derived(self) -> str:
         """TOML line of the derived speeds' limits."""
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
