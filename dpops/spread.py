@@ -34,11 +34,11 @@ class VehicleSpread:
         """CAUTION times these variances, for intervals: releases barely identify them."""
         return VehicleSpread(CAUTION * self.vehicle, CAUTION * self.floor)
 
-    def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
+    def of(self, vehicles: Float64s | float, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
         """Computes variances of HATs' means from numbers of vehicles and mean speeds, (HATs,)."""
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor  # never divided by 0
 
-    def of_reports(self, vehicles: Float64s, kmh: Float64s | float, precisions: Float64s) -> Float64s:
+    def of_reports(self, vehicles: Float64s | float, kmh: Float64s | float, precisions: Float64s | float) -> Float64s:
         """Computes posterior variances of reports' means; precisions: of noisy releases, (km/h)^-2.
 
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent

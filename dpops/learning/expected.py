@@ -70,8 +70,7 @@ def expected_days(
     # By class of cells: its share of reports; by day, squared errors by FLEETS, pattern variance, its unknown part.
     cells = [(share, list(_of_cells(days, bounds, busy))) for busy, share in strategy.busyness_classes()]
     noiseless = sum(share * _hat_variance(bounds, busy) for busy, share in strategy.busyness_classes())
-    known = np.array(np.inf)  # precision of vehicles' mean, around which unequal reports lie: see `Learned._ratio`
-    unequal = float(TYPICAL.of_reports(np.array(bounds.fleet.vehicles), TYPICAL_KMH, known))
+    unequal = float(TYPICAL.of_reports(bounds.fleet.vehicles, TYPICAL_KMH, math.inf))  # reports': see `Learned._ratio`
     expected = []
     for day, weight_sd in enumerate(weight_sds):  # averages over classes of cells, by reports
         *errors, pattern, unknown = (sum(share * sums[day][column] for share, sums in cells) for column in range(5))

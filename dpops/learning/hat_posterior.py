@@ -97,9 +97,7 @@ class Learned:
         # Var(HAT - mean) = Var(HAT) - 2 Cov(HAT, mean) + Var(mean), which is the covariances' mean.
         constant_error = (values - np.sum(share * values)) ** 2 + variances - 2 * with_hats + np.sum(share * with_hats)
         # Known exactly, the city's mean of vehicles would still lie around that of unequal reports.
-        unequal = self.speeds.spread.of_reports(
-            np.array(self.weights.numbers[day].number), TYPICAL_KMH, np.array(np.inf)
-        )
+        unequal = self.speeds.spread.of_reports(self.weights.numbers[day].number, TYPICAL_KMH, np.inf)
         return float((np.sum(share * variances) + unequal) / max(np.sum(share * constant_error), 1e-9))
 
 
@@ -116,22 +114,21 @@ def _with_single_hats(
     """
     precisions = np.zeros(kmh.shape)
     mean_variances = spread.of(weights / one_weight, kmh)  # of HATs' means around the field
-    for stage in day.speed_stages:
-        for level in stage.levels:
-            if level.groups.shape != kmh.shape:  # its groups are of several HATs
-                continue
-            variances = weights * (fitted.HAT_LOG_VARIANCE * weights + one_weight) + weights**2 * log_variances
-            gain = variances / (variances + level.groups.to_hats(level.weight_variances))
-            surprise = level.groups.to_hats(level.weights) - weights
-            weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # any part above 0, as it divides
-            offset_kmh = kmh - stage.centre
-            posterior_variances = 1 / (1 / mean_variances + precisions)
-            noise = level.groups.to_hats(level.speed_variances)
-            noise = noise + (1 - gain) * variances * (posterior_variances + offset_kmh**2)  # E[(mean - centre)^2]
-            precision = weights**2 / noise
-            speed_gain = posterior_variances * precision / (1 + posterior_variances * precision)
-            kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - offset_kmh)
-            precisions = precisions + precision
+    for stage, level in day.speed_levels:
+        if level.groups.shape != kmh.shape:  # its groups are of several HATs
+            continue
+        variances = weights * (fitted.HAT_LOG_VARIANCE * weights + one_weight) + weights**2 * log_variances
+        gain = variances / (variances + level.groups.to_hats(level.weight_variances))
+        surprise = level.groups.to_hats(level.weights) - weights
+        weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # any part above 0, as it divides
+        offset_kmh = kmh - stage.centre
+        posterior_variances = 1 / (1 / mean_variances + precisions)
+        noise = level.groups.to_hats(level.speed_variances)
+        noise = noise + (1 - gain) * variances * (posterior_variances + offset_kmh**2)  # E[(mean - centre)^2]
+        precision = weights**2 / noise
+        speed_gain = posterior_variances * precision / (1 + posterior_variances * precision)
+        kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - offset_kmh)
+        precisions = precisions + precision
     return kmh, weights, precisions
 
 

@@ -215,7 +215,5 @@ def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
 
 def _edges(pairs: np.ndarray, count: int) -> sparse.csr_matrix:
     """Builds pairs' incidence matrix, (count, pairs): +1 and -1 in each column."""
-    first, second = pairs.T
-    columns = np.tile(np.arange(first.size), 2)
-    values = np.repeat([1.0, -1.0], first.size)
-    return sparse.csr_matrix((values, (np.concatenate([first, second]), columns)), (count, first.size))
+    columns, values = np.tile(np.arange(len(pairs)), 2), np.repeat([1.0, -1.0], len(pairs))
+    return sparse.csr_matrix((values, (pairs.T.ravel(), columns)), (count, len(pairs)))
