@@ -292,6 +292,7 @@ def _expected_posterior(
     cell's mean from coarser levels, (km/h)^2. prior_precision: around the city, (classes, classes).
     """
     logs, speeds = np.log(weights)[None], middles(edges)  # (1, classes): one cell
+    # The one cell has all of the weight; its mean is the expected one.
     means = OfCells(weights=np.ones(1), means=_shares(logs) @ speeds, variances=np.full(1, mean_variance))
     _, information = _gradient_and_information(logs, weights[None], precisions, means, speeds)
     return np.asarray(logs, np.float64), information, _inverted(information + prior_precision)

@@ -195,7 +195,7 @@ class Search:
         if first == last:
             return -1
         entries = slice(first, last)
-        # The state (see `__init__`) of each HAT without the vehicle, and a row for `_scores` to work in.
+        # The state of each of its HATs without the vehicle: dropped part, most and number of samples; a row to work in.
         hats, counts = self.entry_hat[entries], self.entry_count[entries]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
@@ -205,7 +205,7 @@ class Search:
         if rows.size:
             heaviest[rows] = self.second[hats[rows]]
         retained -= counts
-        scores = self._scores(work, self.entry_half[entries])  # errors by entry; overwrites `work`
+        scores = self._scores(work, self.entry_half[entries])  # errors by entry, see `_half`; overwrites `work`
         score = scores.item(scores.argmin())
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):  # a float of `threshold`, in the units of scores

@@ -61,7 +61,7 @@ def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int
     weights = {} if span is None else dict(zip(WEEKDAYS, span.shares, strict=False))  # no shares: all weekdays alike
     spans = []
     for days in sorted({*others, specified}):
-        # No specification may have more first days than the span has.
+        # An account's first days, with larger shares, must be no more than the span's: else the forecast has none.
         first = None if span is None or span.first is None or span.first.days > days else span.first
         span_total = SpanTotal.of(days, spec.timetable, weights, (epsilon, levels.delta), first, levels.accounting)
         spans.append(_worth(span_total, spec, bounds, as_specified=days == specified))

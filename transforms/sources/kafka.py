@@ -125,8 +125,8 @@ def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
-    """Yields a poll's batches and refusals."""
-    if polled.refused:
+    """Yields a poll's batches, decoded in a process of their own, and refusals."""
+    if polled.refused:  # messages that their producer stamped, not the broker
         count(counters.ROWS, polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
     yield from counted(messages_apart(layout, polled.payloads))
