@@ -1,7 +1,10 @@
 """Configuration of a release's job, and checks of its account and output folder."""
 
 import os
+import tempfile
+import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +34,7 @@ from transforms.value import SPEED
 
 VEHICLE_SHARDS = 2
 PROBE = ".hatstream-probe"
+OLD_S = 86_400  # age from which a leftover belongs to no run that still works
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,11 @@ def prepare_outputs(outputs: Outputs, spec: Specification, location: AccountLoca
 
 def make_writable(folder: Path) -> None:
     """Creates the folder, removes leftovers of killed runs, and tests writing. Raises OutputError."""
+    for leftover in Path(tempfile.gettempdir()).glob("beam-pipeline-temp*"):  # Beam's: empty, and of runs of ours
+        with suppress(OSError):  # it is not empty, or gone
+            status = leftover.stat()
+            if status.st_uid == os.getuid() and time.time() - status.st_mtime > OLD_S:
+                leftover.rmdir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for directory in (*filter(Path.is_dir, folder.glob(DATES)), folder):  # DATES: folders of a dataset by date

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from dpops.accountant import Limit
+from dpops.accountant import DeltaLimit, Limit
 from pipelines.account import guarantee as guarantees
 from pipelines.account import location
 from pipelines.account.location import AccountLocation
@@ -42,6 +42,11 @@ class AccountReport:
     def most(self) -> guarantees.Loss:
         """Privacy loss of the period with the largest spending."""
         return max(self.spent.values(), default=guarantees.Loss())
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether a limit has a delta."""
+        return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
 
     def usable(self, hats: pa.Table, days: pa.Table) -> str:
         """Describes which rows of HATs and of places' days are usable."""

@@ -160,6 +160,11 @@ def show_hats(plan: Planned, console: Console) -> None:
     verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
     table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
     console.print(table)
+    columns = ("what differs between two feeds: the speeds of", ">|this release", ">|the whole account")
+    table = table_of("One release, said in several ways: epsilon under counts-public", *columns)
+    for guarantee in plan.guarantees:
+        table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
+    console.print(table)
     console.print(plan.not_protected)
     console.print(_other_choices(plan))
     if (needs := plan.needs) is not None:
@@ -187,7 +192,7 @@ def _classes(statistic: StatisticPlan) -> Table:
         *("vehicles", ">HATs", "mechanism", ">|m_UB", ">|noise", ">|bias", ">|error"),
     )
     for hat_class in statistic.classes:
-        chosen = hat_class.chosen
+        chosen, others = hat_class.chosen, hat_class.runners_up
         names = [f"{share['mechanism']} {_percent(share['share'])}" for share in chosen[:_MOST_CHOSEN]]
         if of_others := sum(share["share"] for share in chosen[_MOST_CHOSEN:]):
             names.append(f"others {_percent(of_others)}")
@@ -199,7 +204,11 @@ def _classes(statistic: StatisticPlan) -> Table:
             f"{hat_class.noise_scale:.2f}",
             f"{hat_class.bias_bound:.2f}",
             Text(f"{hat_class.forecast_error:.2f}", "bold"),
+            end_section=not others,
         )
+        for index, candidate in enumerate(others, 1):
+            row = ("", "", f"  then {candidate['mechanism']}", "", "", "", f"{candidate['forecast_error']:.2f}")
+            table.add_row(*row, style="dim", end_section=index == len(others))
     return table
 
 

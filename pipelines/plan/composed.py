@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -156,8 +156,9 @@ def _composed(
         debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:  # slots are named by starts: all counts are of one period, of so many days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
-        # A HAT that turns out to be a constant spends nothing; totals of several periods bound that of one.
-        if may_have_constants(spec) or has_several_periods(spec, counts):
+        elif has_several_periods(spec, counts):
+            per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))
+        if may_have_constants(spec):  # a HAT that turns out to be a constant spends nothing
             per_slot, per_period, debit = (
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
                 for total in (per_slot, per_period, debit)
@@ -256,3 +257,34 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
     if table.unit == "vehicle-week":
         lengths = lengths.reshape(53, WEEK).sum(axis=1)
     return int(lengths.min()), int(lengths.max())
+
+
+class Guarantee(msgspec.Struct, frozen=True):
+    """Epsilon that a release spends on a unit, and the account's most."""
+
+    unit: str
+    release: ComposedTotal
+    account: float
+
+
+def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
+    """Lists guarantees of a release for units shorter and longer than the account's.
+
+    Shorter ones are protected at least as much. Longer ones cost the sum of their periods: a week under `vehicle-day`
+    is seven days.
+    """
+    limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
+    is_day, is_week = spec.account.unit == "vehicle-day", spec.account.unit == "vehicle-week"
+    within = ComposedTotal(period.epsilon, "unknown" if period.epsilon is None else "at most")
+    guarantees = [
+        Guarantee("a vehicle in one HAT", ComposedTotal(composed.epsilon_per_hat_most, "exact"), limit),
+        Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
+        Guarantee("a vehicle on one day", period if is_day else within, limit),
+    ]
+    if is_day:
+        # Seven times one exact day is exact for a week of such days alone; seven times a bound is a bound.
+        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
+        week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", certainty))
+        return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
+    guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
+    return guarantees if is_week else [*guarantees, Guarantee("a vehicle, ever", period, limit)]

@@ -23,6 +23,7 @@ from pipelines.plan.needs import TYPICAL_COUNTS
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
+from transforms.errors import reason_of
 from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
@@ -115,9 +116,9 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     """Reads a file of counts. Raises InputError.
 
-    .json: a list of integers, of the vehicles of one HAT. .csv, .jsonl, .parquet: a table with the column `count` and
-    either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the timetable's, if every slot is named by its
-    start.
+    .json: a list of integers, or an object with it under "counts": the vehicles of one HAT. .csv, .jsonl, .parquet: a
+    table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the
+    timetable's, if every slot is named by its start.
     """
     if not path.is_file():
         raise InputError(f"there is no file of counts at {path}")
@@ -147,7 +148,8 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     if int(np.bincount(hat, count).max()) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
     slots_named, vehicles_named = "slot" in names, "vehicle" in names
-    counts = SampleCounts(slot, cell, vehicle, count, slots_named, vehicles_named, origin=str(path))
+    origin = f"one HAT from {path}" if path.suffix == ".json" else str(path)
+    counts = SampleCounts(slot, cell, vehicle, count, slots_named, vehicles_named, origin)
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     if days is None:
         return counts
@@ -160,7 +162,7 @@ def _table(path: Path) -> pa.Table:
     """Reads the known, nonempty columns of a file of counts. Raises InputError."""
     try:
         if path.suffix == ".json":
-            counts = msgspec.json.decode(path.read_bytes(), type=list[int])
+            counts = _listed(path)
             table = pa.table({"hat": [0] * len(counts), "count": counts})
         elif path.suffix == ".csv":
             options = pyarrow.csv.ConvertOptions(
@@ -177,7 +179,7 @@ def _table(path: Path) -> pa.Table:
             table = pq.read_table(path, columns=[name for name in pq.read_schema(path).names if name in COLUMNS])
         else:
             raise InputError(f"counts come from .json, .csv, .jsonl or .parquet files; this is {path}")
-    except (pa.ArrowException, msgspec.MsgspecError, KeyError, ValueError, OverflowError):
+    except (pa.ArrowException, KeyError):
         raise InputError(f"{path} cannot be read as {path.suffix[1:]}") from None
     if not table.num_rows:
         raise InputError(f"{path} holds no rows")
@@ -188,6 +190,21 @@ def _table(path: Path) -> pa.Table:
             row = pc.index(pc.is_null(column), True).as_py() + 1
             raise InputError(f"{path}: column {name!r} is empty in row {row}")
     return pa.table(nonempty)
+
+
+def _listed(path: Path) -> list[int]:
+    """Reads and checks a JSON list of counts. Raises InputError."""
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InputError(f"{path} is not JSON") from None
+    counts = document.get("counts") if isinstance(document, dict) else document
+    if not isinstance(counts, list) or not counts:
+        raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
+    for number, count in enumerate(counts, 1):
+        if type(count) is not int or not 1 <= count <= MOST_SAMPLES:  # True is no count
+            raise InputError(f"{path}: count number {number} of the list must be {_COUNT_RULE}")
+    return counts
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
@@ -231,7 +248,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> Calla
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0
     for path in input_paths(pattern):
-        with raise_as(InputError, (UnreadableFile, OSError)):
+        try:
             for batch in read_apart(spec.input.layout, path):  # in a process apart, if its format may crash
                 parsed, reasons = parse(batch.table, rules)
                 observed, _, outside = locate(parsed, spec.cells.ground)
@@ -242,6 +259,10 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> Calla
                     by_period.setdefault(periods.periods[index], []).append(of_period)
                     rows += of_period.event_us.size
                 progress("observations read", rows, None)  # None: their total is not known before
+        except UnreadableFile as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            raise InputError(f"{path}: {reason_of(error)}") from None
     if not by_period:
         reasons_text = "; ".join(f"{number:,} refused: {reason}" for reason, number in refused.most_common(3))
         raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
@@ -250,6 +271,6 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> Calla
     days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
     with suppress(CalendarError):  # of an account without a first or last day
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
-    error = "no row of the input lies in slot.service: check it, and account.timezone"
+    no_row = "no row of the input lies in slot.service: check it, and account.timezone"
     origin = f"{period}, the fullest of {len(by_period):,} periods of the input"
-    return lambda spec: _counts_of(fullest, _slots_of(spec, days[0], len(days)), spec, origin, error)
+    return lambda spec: _counts_of(fullest, _slots_of(spec, days[0], len(days)), spec, origin, no_row)

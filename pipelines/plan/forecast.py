@@ -1,5 +1,6 @@
 """Forecast of a specification's release, from public facts alone."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -29,6 +30,7 @@ from transforms.time.calendar import DAY_MINUTES
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))  # least and most vehicles in a HAT
 PER_CLASS = 250  # most HATs of a class that are planned, taken evenly: ten thousand would take too long
 PER_CHOICE = 300  # most HATs that are planned for each other choice
+RUNNERS_UP = 2  # next best mechanisms shown per class
 AS_IS = " (now)"  # ends the name of the choice that the specification makes
 
 Recount = Callable[[Specification], SampleCounts]  # returns the counts that another specification would see
@@ -45,6 +47,7 @@ class HatClass(msgspec.Struct, frozen=True, kw_only=True):
     noise_scale: float  # in the value's unit; plans have it in steps
     bias_bound: float
     forecast_error: float
+    runners_up: list[dict[str, Any]]  # mechanisms with their forecast errors
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
@@ -61,7 +64,11 @@ class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     choice: str
     as_specified: bool
+    epsilon: float
+    resolution: int
+    slot_minutes: int
     hats: int
+    hats_planned: int
     median_vehicles: float
     forecast_error: dict[str, float]
     composed: totals.Composed
@@ -78,30 +85,31 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     hats: int
     statistics: list[StatisticPlan]
     composed: totals.Composed
+    guarantees: list[totals.Guarantee]
     not_protected: str
     choices: list[OtherChoice]
     notes: list[str]
     needs: MechanismNeeds | None
 
 
-def best_plan(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat) -> RankedPlan:
-    """Plans a HAT by the best of its mechanism's candidates; only `auto` has several."""
+def ranked(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
+    """Plans a HAT by its candidate mechanisms, the best first; only `auto` has several."""
     epsilon, samples = hat.epsilon * stat.share, hat.samples.tobytes()
-    return _best_plan(stat, spec.value.grid, spec.prior, epsilon, samples, hat.reported)
+    return _ranked(stat, spec.value.grid, spec.prior, epsilon, samples, hat.reported)
 
 
 @cache
-def _best_plan(
+def _ranked(
     stat: RequestedStatistic, grid: Grid, prior: Prior | None, epsilon: Fraction, samples: bytes, reported: int
-) -> RankedPlan:
+) -> list[RankedPlan]:
     """Plans once for equal counts. samples: int64s."""
     mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)  # reported: uncapped
     try:
         if isinstance(mechanism, Auto):
-            return mechanism.ranking(counts, grid, epsilon)[0]
+            return mechanism.ranking(counts, grid, epsilon)
         plan = mechanism.plan(counts, grid, epsilon)
         error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
-        return RankedPlan(error, mechanism, plan)
+        return [RankedPlan(error, mechanism, plan)]
     except ValueError as error:
         raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
 
@@ -142,7 +150,7 @@ def plan_hats(
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
-    near = [best_plan(spec, stat, hat).error <= within for hat in sample]
+    near = [ranked(spec, stat, hat)[0].error <= within for hat in sample]
     reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
     unit = stat.statistic.plan_unit.format(spec.value.unit)
     return Planned(
@@ -157,6 +165,7 @@ def plan_hats(
         hats=len(hats),
         statistics=statistics,
         composed=composed,
+        guarantees=totals.translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
@@ -173,13 +182,13 @@ def _statistics(spec: Specification, hats: list[totals.PlannedHat], progress: Re
     for stat in spec.statistics:
         shown = []
         for bounds, members, sample in zip(CLASSES, classes, samples, strict=True):
-            plans = []
+            candidates = []
             for hat in sample:
-                plans.append(best_plan(spec, stat, hat))
+                candidates.append(ranked(spec, stat, hat))
                 number += 1
                 progress("HATs planned", number, total)
-            if plans:
-                shown.append(_hat_class(bounds, len(members), plans))
+            if candidates:
+                shown.append(_hat_class(bounds, len(members), candidates))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
         statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
     return statistics
@@ -194,23 +203,34 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
     return [ordered[index] for index in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
-def _hat_class(bounds: tuple[int, int | None], hats: int, plans: list[RankedPlan]) -> HatClass:
-    """Summarises a class of HATs: mechanisms chosen and median errors.
+def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[RankedPlan]]) -> HatClass:
+    """Summarises a class of HATs: mechanisms chosen, median errors and runners-up.
 
-    bounds: fewest and most vehicles. hats: number of HATs. plans: of sampled ones.
+    bounds: fewest and most vehicles. hats: number of HATs. candidates: of sampled ones, the best first.
     """
-    low, high = bounds
-    lengths = [ranked.plan.facts["m_ub"] for ranked in plans if "m_ub" in ranked.plan.facts]  # of pseudo-users
-    chosen = Counter(label(ranked.mechanism) for ranked in plans).most_common()
+    (low, high), plans = bounds, [of_hat[0] for of_hat in candidates]
+    lengths = [best.plan.facts["m_ub"] for best in plans if "m_ub" in best.plan.facts]  # of pseudo-users
+    chosen = Counter(label(best.mechanism) for best in plans).most_common()
+    errors: dict[str, list[float]] = {}
+    for candidate in itertools.chain.from_iterable(candidates):
+        errors.setdefault(label(candidate.mechanism), []).append(candidate.error)
+    # A mechanism whose options change no error is shown once: it is the same by name, without options, and errors.
+    variants = {(chosen[0][0].split()[0], tuple(errors.pop(chosen[0][0]))): chosen[0][0]}
+    for name, of_name in sorted(errors.items(), key=lambda item: float(np.median(item[1]))):
+        variants.setdefault((name.split()[0], tuple(of_name)), name)
+    others = [
+        {"mechanism": name, "forecast_error": float(np.median(of_name))} for (_, of_name), name in variants.items()
+    ]
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
         hats_planned=len(plans),
         chosen=[{"mechanism": name, "share": times / len(plans)} for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
-        noise_scale=float(np.median([float(ranked.plan.scale * ranked.plan.step) for ranked in plans])),
-        bias_bound=float(np.median([ranked.plan.bias_bound for ranked in plans])),
-        forecast_error=float(np.median([ranked.error for ranked in plans])),
+        noise_scale=float(np.median([float(best.plan.scale * best.plan.step) for best in plans])),
+        bias_bound=float(np.median([best.plan.bias_bound for best in plans])),
+        forecast_error=float(np.median([best.error for best in plans])),
+        runners_up=others[1 : RUNNERS_UP + 1],  # the first is the chosen one
     )
 
 
@@ -261,12 +281,16 @@ def _choice(name: str, spec: Specification, counts: SampleCounts) -> OtherChoice
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {
-        stat.name: float(np.median([best_plan(spec, stat, hat).error for hat in sample])) for stat in spec.statistics
+        stat.name: float(np.median([ranked(spec, stat, hat)[0].error for hat in sample])) for stat in spec.statistics
     }
     return OtherChoice(
         choice=name,
         as_specified=name.endswith(AS_IS),
+        epsilon=float(spec.privacy.allocation.epsilon),
+        resolution=spec.cells.resolution,
+        slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
+        hats_planned=len(sample),
         median_vehicles=float(np.median([hat.samples.size for hat in hats])),
         forecast_error=errors,
         composed=composed,

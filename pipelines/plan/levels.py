@@ -33,6 +33,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Half widths and vehicles needed at one total, by a day's last stage."""
 
     epsilon: float
+    delta: float | None
     days: str  # key of _NUMBER_BY_DAYS
     as_specified: bool
     levels: dict[str, float]  # share of the total by level
@@ -186,6 +187,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
 
     return Total(
         epsilon=float(forecasts.day_total(levels, factor, ONE if is_first else levels.usual_share)[0]),
+        delta=None if levels.delta is None else float(levels.delta),
         days=days,
         as_specified=factor == 1 and days == _LATER,  # most days are later ones
         levels={name: float(share) for name, share in stage.shares},

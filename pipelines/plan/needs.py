@@ -109,10 +109,15 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
             f"needs {now.best_vehicles:,} vehicles in a HAT."
         )
     larger = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
-    way_out = f"also at epsilon {rows[-1].epsilon:g}; ask for a wider interval (--within)"
     if larger is not None:
-        way_out = f"epsilon {larger.epsilon:g} has it with {larger.best!r} from {larger.best_vehicles:,} vehicles"
-    return f"{goal} is out of reach with any mechanism: {way_out}. Longer slots and larger cells hold more vehicles."
+        return (
+            f"{goal} is out of reach with any mechanism: epsilon {larger.epsilon:g} has it with {larger.best!r} from "
+            f"{larger.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
+        )
+    return (
+        f"{goal} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
+        "or larger cells."
+    )
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:

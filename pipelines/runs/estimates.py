@@ -117,9 +117,9 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     if not released_days:
         return ""
     hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
-    starts = hats.filter(pc.equal(hats["status"], "ok"))["slot_start"].to_pylist()
-    periods = {spec.timetable.period_of(date.fromisoformat(start[:10])) for start in starts}
-    newest, about_reports = newest_day(spec, account, periods), ""
+    usable = hats.filter(pc.equal(hats["status"], "ok"))
+    keys = {*zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)}
+    newest, about_reports = newest_day(spec, account, keys), ""
     if newest is not None:
         about_reports = f" (those of {newest.period} {newest.worth})"
     return (
@@ -178,23 +178,34 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def newest_day(spec: Specification, location: AccountLocation, among: Set[str] | None = None) -> NewestDay | None:
-    """Estimates an account's newest released period, `among` these if named; None without one."""
+def newest_day(
+    spec: Specification, location: AccountLocation, usable: Set[tuple[str, str]] | None = None
+) -> NewestDay | None:
+    """Estimates an account's newest released period; None without one.
+
+    usable: cells and slots' starts of the only HATs to count, and of whose periods the newest is taken.
+    """
     if not spec.is_learned:
         return None
     book = location.reader()
     if not book.exists() or spec.account.name not in {account.name for account in book.accounts()}:
         return None
     stages = recorded(spec, location)
-    period = max(stages.periods if among is None else stages.periods & among, default=None)
-    if period is None:
+    periods, table = stages.periods, spec.timetable
+    if usable is not None:
+        periods = periods & {table.period_of(date.fromisoformat(day)) for day in {start[:10] for _, start in usable}}
+    if (period := max(periods, default=None)) is None:
         return None
     *_, newest = entries = stages.until(period)
     field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors as in NewestDay
     cells = texts_of(stages.policy.region)
-    served = map(spec.served_cells, spec.slots_of_period(newest.unit.slot_s))
+    slots = spec.slots_of_period(newest.unit.slot_s)
+    served = map(spec.served_cells, slots)
     has_trip = np.array([[trips is None or cell in trips for cell in cells] for trips in served]).T  # (cells, slots)
     is_ok = (published(field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
+    if usable is not None:
+        starts = list(map(table.text, slots))
+        is_ok = np.array([[(cell, start) in usable for start in starts] for cell in cells])
     return NewestDay(
         period=period,
         days=len(stages.periods.intersection(period_order(entries))),

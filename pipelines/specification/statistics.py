@@ -74,7 +74,11 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
     if caps and defaults.get("m_ub") == "none":  # m_ub: cap of a vehicle's samples in a HAT; "opt": of least error
         options = {"m_ub": "opt"} | options  # instead of no cap; the specification's own m_ub wins
     fixed = {name: value for name, value in filled_in.items() if name in defaults}
-    return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
+    try:
+        return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
+    except msgspec.ValidationError as error:  # which names the option and its type, but not what it is
+        name = str(error).rpartition("$.")[2].strip("`")
+        raise ValueError(f"{error}{f'; it is {options[name]!r}' if name in options else ''}") from None
 
 
 def levels_of(

@@ -110,6 +110,7 @@ def test_the_prior_decides_between_the_two_ways(tmp_path):
         ("bins = true", "bins"),
         ('bins = "many"', "bins"),
         ("bin = 65", "unknown option 'bin'"),
+        ('bins = "many"', "Expected `int`, got `str` - at `$.bins`; it is 'many'"),
         ('mechanism = "levy"', "tree"),
         ('bins = 65\nmechanism = "array-tree"\nm_ub = 0', "m_ub"),
     ],

@@ -107,7 +107,12 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path, hatstr
     assert 0 < error < constant
     assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
     assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
-    assert estimates.newest_day(stages.spec, city.account(folder), {"2021-12-31"}) is None
+    starts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)]
+    for cell in CELLS:  # what is usable is what files say
+        newest = estimates.newest_day(stages.spec, city.account(folder), {(cell, start) for start in starts})
+        assert (newest.period, newest.reports) == (DAYS[-1], pytest.approx(parts[cell]))
+    other = {(CELLS[0], "2021-12-31T08:00:00+05:30")}
+    assert estimates.newest_day(stages.spec, city.account(folder), other) is None
     assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
     assert said in html.unescape((folder / "report.html").read_text())
 

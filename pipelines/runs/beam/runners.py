@@ -28,6 +28,11 @@ _SHOWN_LENGTH = 300  # letters of a foreign error that are shown
 _PARALLELISM = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
 _PORTABLE = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}  # their job servers have further options
 _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
+_NO_PRISM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
+_NEEDS_PRISM = (
+    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as --prism_location=PATH, "
+    "or put `prism` on the PATH; --runner FnApiRunner needs none"
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ class ByName:
             if self.is_here:  # it ran the job to its end
                 raise
             sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
+            if any(words in sentence for words in _NO_PRISM):
+                raise EngineError(_NEEDS_PRISM) from None
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
             raise EngineError(f"{self.name} did not take the job ({message})") from None
 

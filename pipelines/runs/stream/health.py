@@ -73,7 +73,7 @@ class _Watch:
         self._from_s, self._to_s = life_s  # older slots than `_from_s` are looked at no more
         self._reported: set[int] = set()  # starts of slots that have had their line
         self._counted: Mapping[str, int] = {}  # counters at the last look
-        self._looks = self._overdue = 0  # number of looks; of slots that were overdue at the last one
+        self._idle = self._overdue = self._overdue_looks = 0  # looks without a slot; overdue slots, and looks with them
         self._is_away = False  # whether the ledger gave no answer at the last look
         self._ended: set[int] = set()  # first slots of periods whose end was reported
         with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
@@ -83,7 +83,6 @@ class _Watch:
     def lines(self) -> list[Summary]:
         """Returns health lines of newly recorded slots and periods, and of overdue slots."""
         ledger_state, lines, was_away = "answers", list[Summary](), self._is_away
-        self._looks += 1
         try:
             new_slots = sorted(set(self._complete_slots()) - self._reported)
             lines = self._slot_lines(new_slots) if new_slots else self._loss_lines()  # lines of slots have losses too
@@ -133,14 +132,16 @@ class _Watch:
             recorded, first = self._ended_since(from_s=0), self._first_of_period  # recorded: periods' first slots
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
-        if bool(former) == bool(overdue) and (not overdue or self._looks % OVERDUE_EVERY):
+        self._overdue_looks = self._overdue_looks + 1 if former and overdue else 0
+        if self._overdue_looks % OVERDUE_EVERY or not (former or overdue):
             return []
         oldest: dict[str, Fact] = {"oldest": timetable.text(overdue[0])} if overdue else {}
         return [Summary({"overdue": len(overdue), **oldest})]
 
     def _loss_lines(self) -> list[Summary]:
         """Returns the counters every LOSSES_EVERY looks if units were lost since the last line."""
-        if self._looks % LOSSES_EVERY:
+        self._idle += 1
+        if self._idle % LOSSES_EVERY:
             return []
         has_lost = False
         with suppress(OSError):

@@ -1,11 +1,15 @@
 """Outputs on request: counts never where they are secret, one dataset, and no address taken for a folder."""
 
+import os
+import tempfile
+import time
+
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
 import hatstream as library
-from pipelines.job import shape_with
+from pipelines.job import OLD_S, make_writable, shape_with
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import rows_in
@@ -85,3 +89,14 @@ def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme
 def value_said_by(folder):
     (said,) = {pq.read_schema(path).field("value").metadata[b"description"] for path in folder.rglob("*.parquet")}
     return said.decode()
+
+
+def test_beams_leftovers_of_killed_runs_are_removed_where_they_are_old_and_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, full, new = (tmp_path / f"beam-pipeline-temp{name}" for name in ("old", "full", "new"))
+    for folder in (old, full / "job", new):
+        folder.mkdir(parents=True)
+    for folder in (old, full):
+        os.utime(folder, (time.time() - OLD_S - 60,) * 2)
+    make_writable(tmp_path / "out")
+    assert [folder.exists() for folder in (old, full, new)] == [False, True, True]

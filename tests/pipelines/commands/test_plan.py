@@ -57,7 +57,8 @@ def only_class(document):
 
 def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, tmp_path):
     counts = [40, 30, 9, 9, 2]
-    only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
+    document = planned(city.SPEC, counts=json.dumps(counts), name="counts.json")
+    only = only_class(document)
     grid = load(tmp_path / "spec.toml").value.grid
     made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
@@ -65,6 +66,8 @@ def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, t
     assert only["bias_bound"] == made.bias_bound
     assert only["forecast_error"] == made.error()
     assert only["chosen"] == [{"mechanism": "array-average", "share": 1.0}]
+    assert planned(city.SPEC, counts=json.dumps({"about": "a study", "counts": counts}), name="counts.json") == document
+    assert only["runners_up"] == []
 
 
 def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
@@ -78,15 +81,18 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     assert "25% of the variance" in document["forecast"]
 
 
-def test_auto_shows_its_choice(planned, plan, tmp_path, monkeypatch):
+def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
     grid = load(tmp_path / "spec.toml").value.grid
-    best, *_ = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
-    assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == (label(best.mechanism), best.error)
+    ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
+    wanted = [(label(candidate.mechanism), candidate.error) for candidate in ranking]
+    assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
+    assert [(other["mechanism"], other["forecast_error"]) for other in only["runners_up"]] == wanted[1:3]
     _, out, _ = plan(auto(), counts=json.dumps(counts.tolist()), name="counts.json")
-    assert f" {label(best.mechanism)}" in out
+    places = [out.index(text) for text in (f" {wanted[0][0]}", f"then {wanted[1][0]}", f"then {wanted[2][0]}")]
+    assert places == sorted(places)
 
 
 def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
@@ -278,13 +284,13 @@ def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
         ("counts.jsonl", '{"hat": 1, "vehicle": ["PLATE1"], "count": 1}', "'vehicle' must hold text or numbers"),
         ("counts.jsonl", '{"hat": 1, "vehicle": "PLATE1"', "cannot be read as jsonl"),
         ("counts.parquet", "PLATE1", "cannot be read as parquet"),
-        ("counts.json", '["PLATE1"]', "cannot be read as json"),
-        ("counts.json", "[3, true]", "cannot be read as json"),
-        ("counts.json", "[3, -1]", "the count in row 2 must be"),
-        ("counts.json", f"[{2**70}]", "cannot be read as json"),
-        ("counts.json", '{"count": [3]}', "cannot be read as json"),
-        ("counts.json", "[]", "holds no rows"),
-        ("counts.json", "PLATE1", "cannot be read as json"),
+        ("counts.json", '["PLATE1"]', "count number 1 of the list must be"),
+        ("counts.json", "[3, true]", "count number 2 of the list must be"),
+        ("counts.json", "[3, -1]", "count number 2 of the list must be"),
+        ("counts.json", f"[{2**70}]", "count number 1 of the list must be"),
+        ("counts.json", '{"count": [3]}', "must hold a list of counts"),
+        ("counts.json", "[]", "must hold a list of counts"),
+        ("counts.json", "PLATE1", "is not JSON"),
         ("counts.json", "[2000000000, 2000000000]", "more than 2147483647 samples"),
         ("counts.txt", "PLATE1", "counts come from .json, .csv, .jsonl or .parquet files"),
     ],

@@ -45,6 +45,7 @@ def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
     needed = [total["place_vehicles"] for total in later]
     assert needed == sorted(needed, reverse=True)
     assert now(of)["fleet"] is not None
+    assert (now(of)["delta"], now(planned(SPEC))["delta"]) == (None, 1e-6)
     first, later_day, week = (total for total in of["totals"] if total["epsilon"] == 2.64)
     assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
 

@@ -1,4 +1,4 @@
-"""Composition over HATs end to end: whole periods, suppression, mean and variance."""
+"""Composition over HATs end to end: whole periods, suppression, mean and variance, one epsilon said in many ways."""
 
 import numpy as np
 import pytest
@@ -166,6 +166,28 @@ def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
     assert composed["debit_of_a_period"]["epsilon"] == pytest.approx(period["sum_of_slot_maxima"])
     if "clip" not in privacy:  # which of equal vehicles leaves a HAT is decided by their hashes
         assert composed["vehicle_and_period"]["epsilon"] == pytest.approx(period["most_spent_by_a_vehicle"])
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ("vehicle-day", [("day", "exact", 1), ("week", "if alike", 7)]),
+        ("vehicle-week", [("day", "at most", 1), ("week", "exact", 1)]),
+        ('vehicle-ever"\nsince = 2022-01-01\nuntil = "2023-01-01', [("day", "at most", 1), ("week", "at most", 1)]),
+    ],
+)
+def test_one_release_is_said_per_hat_slot_day_and_week(tmp_path, hatstream, unit, said):
+    spec = spec_of('per = "hat"', ('unit = "vehicle-day"', f'unit = "{unit}"'.replace('"2023-01-01"', "2023-01-01")))
+    city.write(tmp_path, spec=spec)
+    document = city.told(hatstream, "plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path))
+    by_unit = {guarantee["unit"]: guarantee for guarantee in document["guarantees"]}
+    assert by_unit["a vehicle in one HAT"]["release"] == {"epsilon": 1.0, "known": "exact"}
+    assert by_unit["a vehicle in one slot"]["release"] == {"epsilon": 3.0, "known": "exact"}
+    for name, is_known, times in said:
+        (guarantee,) = [entry for key, entry in by_unit.items() if name in key]
+        assert guarantee["release"] == {"epsilon": 9.0 * times, "known": is_known}
+        assert guarantee["account"] == 50 * times
+    assert "when, where, how often" in document["not_protected"]
 
 
 # --- The mean of vehicles' means from a specification to rows: planned, released, recorded, checked and evaluated. ----

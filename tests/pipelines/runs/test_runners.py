@@ -87,7 +87,8 @@ def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypat
     monkeypatch.setenv("PATH", "/nowhere")
     arguments = ["--runner", "PrismRunner", "--", "--prism_location", "/nowhere/prism"]
     err = city.refused(hatstream, *city.release(town, **ONE_DAY), *arguments)
-    assert 'PrismRunner did not take the job (ValueError: Unable to parse binary URL "/nowhere/prism"' in err
+    assert "needs Prism's program" in err
+    assert "--prism_location=PATH" in err
     assert err.count("\n") == 1
 
 
