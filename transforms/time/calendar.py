@@ -290,18 +290,18 @@ class StreamCalendar:
 
     def locate(self, event_us: Int64s) -> Where:
         """Finds slots and periods of events, microseconds since 1970."""
-        edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
+        zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
+        edge_us, slot_us = self.edge_s * 1_000_000, timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000  # later ones are of clocks that run ahead
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
         plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold all others
         start_us = plausible_us - (plausible_us - edge_us) % slot_us
         starts_us, start_code = np.unique(start_us, return_inverse=True)
-        zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
-        in_service = np.array([timetable.is_served(at.weekday(), at.hour * 60 + at.minute) for at in local], np.bool_)
-        names = [timetable.period_of(at.date()) for at in local]
-        periods, period = np.unique(np.array(names, np.str_), return_inverse=True)
-        return Where(start_us, period[start_code], in_range, in_range & in_service[start_code], tuple(periods.tolist()))
+        are_served = [timetable.is_served(slot.weekday(), slot.hour * 60 + slot.minute) for slot in local]
+        periods, period = np.unique([timetable.period_of(slot.date()) for slot in local], return_inverse=True)
+        in_service = in_range & np.array(are_served, np.bool_)[start_code]
+        return Where(start_us, period[start_code], in_range, in_service, tuple(periods.tolist()))
 
 
 @lru_cache(maxsize=512)

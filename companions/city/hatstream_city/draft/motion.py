@@ -189,8 +189,8 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         misfits = {
             name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE
         }
-        unit, other = sorted(misfits, key=misfits.__getitem__)[:2]  # the smallest two; 0 for km/h if the ratio is 3.6
-        doubt = f" ({other} would fit as well: check it)" if misfits[other] < _BENT else ""
+        unit, next_unit = sorted(misfits, key=misfits.__getitem__)[:2]  # the smallest two; 0 fits exactly
+        doubt = f" ({next_unit} would fit as well: check it)" if misfits[next_unit] < _BENT else ""
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second{doubt}"
     if not rows.speed.size:
         return "m/s", "a guess, as no row has a position and a speed: check it"
