@@ -48,7 +48,7 @@ def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hat
     assert errors["constant"]["rows"] > 0
     assert all(0 <= error["held_back"] <= 1 for error in errors.values())
     names = [path.name for path in sorted(tmp_path.glob("*.png"))]
-    assert names == ["learned-intervals.png", "learned-totals.png"]
+    assert names == ["learned-days.png", "learned-intervals.png", "learned-totals.png"]
     assert all(path.stat().st_size < 60_000 for path in tmp_path.glob("*.png"))
 
 
@@ -178,9 +178,12 @@ def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
     assert fusion.divergence(first, second) == pytest.approx(np.log(2))
 
 
-def test_tables_are_made(table: Table) -> None:
+def test_tables_and_pictures_are_made(table: Table, tmp_path: Path) -> None:
     rows = [shown.row_count for shown in fusion.tables(table)]
     assert rows == [len(fusion.MEANS), len(fusion.DISTRIBUTIONS)]
+    paths = fusion.pictures(table, tmp_path)
+    assert [path.name for path in paths] == ["fusion-means.png", "fusion-distributions-beta.png"]
+    assert all(path.stat().st_size > 5_000 for path in paths)
 
 
 @pytest.mark.slow

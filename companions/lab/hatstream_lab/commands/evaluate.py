@@ -328,4 +328,5 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
             raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
     with progress_bars(quiet=results.as_json) as bars:
         table = fusion.compare(USERS, trials, seed, pool, partial(bars, "cells simulated"), processes)
+    results.draw(fusion.pictures, table)
     results.show("fusion", table, fusion.tables(table), shows_truth=feed is not None, users=USERS)

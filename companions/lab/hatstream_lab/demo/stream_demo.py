@@ -105,8 +105,9 @@ SHOWING_S = 90
 @click.command()
 @click.option("--minutes", type=click.IntRange(1, 1_440), default=3, show_default=True, help="Slots to be shown.")
 @click.option("--vehicles", type=click.IntRange(min=1), default=120, show_default=True)
+@click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @option("folder", required=False, default=Path("build/stream-demo"), show_default=True, help="Folder for the results.")
-def demo(minutes: int, vehicles: int, output: Path) -> int:
+def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
     """Start a local stream, replay a made-up day of buses at 200x, show releases."""
     if missing := [*missing_tools(), *missing_programs()]:
         for tool in missing:
@@ -120,14 +121,16 @@ def demo(minutes: int, vehicles: int, output: Path) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         note("starting PostgreSQL, Kafka, Flink and its workers (the first time Maven fetches 200 MB) ...")
         spec = write_specification(folder)
-        url = stack.enter_context(postgres_server()).new_database()
-        kafka = stack.enter_context(Kafka(folder / "kafka"))
-        kafka.make_topic(TOPIC, PARTITIONS)
+        with _timed("PostgreSQL"):
+            url = stack.enter_context(postgres_server()).new_database()
+        with _timed("Kafka"):
+            kafka = stack.enter_context(Kafka(folder / "kafka"))
+            kafka.make_topic(TOPIC, PARTITIONS)
         ledger = ("--ledger", url, "--key", str(folder / "stream-demo.key"))
         run("init", "--spec", str(spec), *ledger)
         feeder = stack.enter_context(Feeder(kafka.brokers, TOPIC, feed))
         source = ("--kafka", kafka.brokers, "--topic", TOPIC, "--output", str(output), "--formats", "parquet,csv")
-        engine = ("--local", "--checkpoint-s", "5", "--json")
+        engine = ("--local", "--checkpoint-s", "5", "--parallelism", str(parallelism), "--json")
         stream = stack.enter_context(_started("stream", "--spec", str(spec), *ledger, *source, *engine))
         threading.Thread(target=_stop, args=(stop, stream), daemon=True).start()  # ends the stream at `stop`
         report = stack.enter_context(progress_bars(quiet=False))
@@ -161,6 +164,14 @@ def _stop(stop: threading.Event, process: "subprocess.Popen[str]") -> None:
     """Ends the stream on a stop; in a thread, as reading its output blocks."""
     stop.wait()
     process.terminate()
+
+
+@contextmanager
+def _timed(label: str) -> Iterator[None]:
+    """Notes how long a block took."""
+    begun_s = time.monotonic()
+    yield
+    note(f"  {label} runs after {time.monotonic() - begun_s:.0f} s")
 
 
 def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -> Path:

@@ -5,6 +5,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -194,3 +195,19 @@ def tables(table: Table) -> Iterator[RichTable]:
         legend = "; ".join(f"{name} {', '.join(map(str, epsilons))}" for name, epsilons in configs.items())
         rows = table.where(table=kind, data=data).grid("config", ("column",), text)
         yield rows.show(title, f"{notes[kind]}: {legend}", ("config",), COLUMNS[kind])
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws errors of means and divergences of distributions.
+
+    A line is a method (`column`), its points settings (`config`), rings the papers' figures (`reference`). Means are of
+    one data set, so their file does not name it.
+    """
+    paths = []
+    for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
+        stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"
+        axes = "", "mean square error, 1,000,000 users" if kind == "mean" else f"Jensen-Shannon divergence, {data}"
+        style: dict[str, Any] = {"series": ("column",), "axes": axes, "is_log": True, "rings": "reference"}
+        rows = table.where(table=kind, data=data)
+        paths.append(rows.draw(folder / f"{stem}.png", "config", "value", **style, title=stem))
+    return paths

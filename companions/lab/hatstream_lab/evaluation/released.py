@@ -263,13 +263,15 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws errors over totals, and intervals."""
-    errors = table.where(part="errors", estimate=("causal", "whole", "forecast"), day="all")
+    """Draws errors over totals and days, and intervals."""
+    errors = table.where(part="errors", estimate=("causal", "whole", "forecast"))
+    days = Table([row for row in errors.where(estimate="causal").rows if row["day"] != "all"])
     interval_rows = table.where(part="intervals", vehicles=list(CLASSES))
     axes = ("total epsilon of a vehicle-day", "mean absolute error by rows, km/h")
     interval_axes = ("vehicles in the HAT", "share of intervals that hold the truth")
     by_estimate, by_total = ("city", "estimate", "delta"), ("city", "total", "delta")  # labels that make a line each
     return [
-        errors.draw(folder / "learned-totals.png", "total", "rows", series=by_estimate, axes=axes),
+        errors.where(day="all").draw(folder / "learned-totals.png", "total", "rows", series=by_estimate, axes=axes),
+        days.draw(folder / "learned-days.png", "day", "rows", series=by_total, axes=("", axes[1])),
         interval_rows.draw(folder / "learned-intervals.png", "vehicles", "held", series=by_total, axes=interval_axes),
     ]
