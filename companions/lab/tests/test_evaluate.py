@@ -1,6 +1,7 @@
 """`hatstream evaluate`: recipes, reference figures, honest forecasts, and what may not be published."""
 
 import json
+import math
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -139,6 +140,13 @@ def test_forecasts_of_the_others_keep_their_stated_bound():
             for epsilon in ("0.5", "2"):
                 cell = run_cell(data, label, epsilon, 300, 8)
                 assert 0.6 * cell.published < cell.forecast < 3 * cell.published + 0.03, (data.name, label, epsilon)
+
+
+def test_the_worst_case_error_is_never_exceeded():
+    for data in (papers.itms_like(1)[0], papers.geometric(), papers.extreme()):
+        for label in papers.contenders(data):
+            cell = run_cell(data, label, "1", 300, 9)
+            assert cell.error <= cell.worst_case * (1 + 5 / math.sqrt(300))
 
 
 def test_auto_takes_a_mechanism_within_ten_percent_of_the_best_by_the_reference_figures(telemetry):
