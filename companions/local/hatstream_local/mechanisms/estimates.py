@@ -9,8 +9,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 
 from hatstream_local.mechanisms.aggregate import Evaluation, ReportRows, middles, spans_of
 from hatstream_local.mechanisms.mechanism import Float64s, LocalMechanism, Reports, StochasticRounding, Window
@@ -178,13 +176,15 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)  # of users whose value lies in each bucket: uniform at first
     point = rows.evaluate(shares)
+    start = np.zeros(rows.buckets)  # of the quadratic solver: empty at first, later the last iterate
     for step in range(_MOST_STEPS):
         if point.gap <= TOLERANCE:
             return Distribution(shares, point.log_likelihood, point.gap, step, converged=True)
-        shares, next_point = _line_search(rows, shares, _best_quadratic(point, shares), point)
+        target = _best_quadratic(point, shares, start)
+        shares, next_point = _line_search(rows, shares, target, point)
         if next_point is point:  # no step helps any more
             break
-        point = next_point
+        point, start = next_point, shares
     return Distribution(shares, point.log_likelihood, point.gap, step, converged=False)
 
 
@@ -244,13 +244,47 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
     return shares, point  # it never does
 
 
-def _best_quadratic(point: Evaluation, shares: Float64s) -> Float64s:
+def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
-    With F'F the model's matrix it is, but for a constant, |F y - g|^2 / 2. point: derivatives at `shares`.
+    An active set (Lawson, Hanson 1974): all coordinates but free ones are 0. One becomes free if its slope is below 0
+    and the least among its neighbours, which fit nearly as well; it is free until it would turn negative. point:
+    derivatives at `shares`. start: a guess of y.
     """
     ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
+    matrix = point.curvature + ridge * np.eye(shares.size)
     linear = 1 - 2 * point.gradient - ridge * shares  # a mixture's curvature @ shares is its gradient: hence twice
-    factor = np.linalg.cholesky(point.curvature + ridge * np.eye(shares.size)).T
-    best, _ = nnls(factor, solve_triangular(factor, -linear, trans="T"))
-    return np.asarray(best)
+    target, free = start.copy(), start > 1e-12  # y; smaller shares are 0 but for rounding
+    target[~free] = 0
+    tolerance = max(point.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
+    if free.any():
+        _minimise_free(matrix, linear, target, free)  # changes the last two
+    for _ in range(_MOST_STEPS):
+        slope = matrix[:, free] @ target[free] + linear  # the model's gradient: the other coordinates of y are 0
+        values = np.where(free, 0.0, slope)
+        padded = np.concatenate([[np.inf], values, [np.inf]])  # both ends may be local minima
+        enter = ((values <= padded[:-2]) & (values <= padded[2:])) & (slope < -tolerance) & ~free
+        if not enter.any():
+            break
+        free |= enter
+        _minimise_free(matrix, linear, target, free)
+    return target
+
+
+def _minimise_free(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
+    """Minimises the quadratic function over free coordinates of `target`; changes both in place.
+
+    It is y @ matrix @ y / 2 + linear @ y. target (y), free: (buckets,); what would turn negative is set to 0, not free.
+    """
+    while free.any():
+        indices = np.flatnonzero(free)
+        best = np.linalg.solve(matrix[np.ix_(indices, indices)], -linear[indices])
+        if (best > 0).all():
+            target[indices] = best
+            return
+        current, is_negative = target[indices], best <= 0
+        # Part of the way to `best` at which each coordinate reaches 0: the nearest one ends the step.
+        reach = np.where(is_negative, current / np.where(is_negative, current - best, 1.0), np.inf)
+        step_length = float(reach.min())
+        target[indices] = np.where(reach <= step_length, 0.0, current + step_length * (best - current))
+        free[indices[reach <= step_length]] = False
