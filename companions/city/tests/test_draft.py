@@ -199,12 +199,6 @@ def test_of_one_name_for_several_columns_none_is_read_and_that_is_said(tmp_path)
     assert any('Of one name for several columns none is read: "speed"' in line for line in warnings)
 
 
-def test_a_table_with_one_field_alone_is_no_feed(tmp_path):
-    (tmp_path / "f.csv").write_text("bus,colour,doors,seats\n" + "B1,red,3,40\nB2,blue,2,30\n" * 9)
-    with pytest.raises(InputError, match="no column of time and lat and lon was made out"):
-        draft(tmp_path / "f.csv", adds_and_removes=True)
-
-
 def test_a_ferry_is_at_sea_where_its_operator_says_so(tmp_path):
     lines = [(bus, time, 60 + 0.1 * lat, -20 - 0.1 * lon, speed) for bus, time, lat, lon, speed in rows()]
     path = as_csv(tmp_path / "f.csv", lines)
@@ -330,6 +324,10 @@ def test_no_message_shows_a_value_of_a_row(form, tmp_path):
     [
         (b"", "it is empty"),
         *((content, "no CSV") for content in (b"hello\n", b"a,b\n1,2\n", b"\x00\x01\x02", b"PAR1", b"Obj\x01")),
+        (
+            b"bus,colour,doors,seats\n" + b"B1,red,3,40\nB2,blue,2,30\n" * 9,
+            "no column of time and lat and lon was made",
+        ),
         (b"{", "no single document"),
         (b'{"a": 1}\n', "no column of time"),
         *((content, "has no object") for content in (b"[]", b"[1,2]")),

@@ -158,6 +158,11 @@ RIVALS = {  # names of columns, how a row's number and values become theirs, and
         lambda number, bus, time, *others: (number, bus, BUFFERED, time, *others),
         {"vehicle": "deviceId", "time": "fixTime"},
     ),
+    "devices": (
+        ("device_id", "vehicle_id", "time", "lat", "lon", "speed"),
+        lambda _, bus, *others: (f"D{bus}", bus, *others),
+        {"vehicle": "vehicle_id"},
+    ),
     "stops": (
         ("bus", "time", "stop_lat", "stop_lon", "vehicle_lat", "vehicle_lon", "speed"),
         lambda _, bus, time, lat, lon, kmh: (bus, time, round(lat, 2), round(lon, 2), lat, lon, kmh),
@@ -268,12 +273,6 @@ def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tm
         assert form in shown
         formed = result.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
         assert checked(tmp_path, hatstream, formed, path)[0] == (12, 0, 0)
-
-
-def test_a_device_is_second_to_a_vehicle(tmp_path):
-    lines = [(f"D{bus}", bus, *others) for bus, *others in rows()]
-    path = as_csv(tmp_path / "feed.csv", ("device_id", "vehicle_id", "time", "lat", "lon", "speed"), lines)
-    assert 'vehicle = "vehicle_id"' in draft(path, adds_and_removes=True).toml
 
 
 def test_ids_that_never_come_again_in_several_files_are_of_rows(tmp_path):

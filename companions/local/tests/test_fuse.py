@@ -49,16 +49,8 @@ def reports(tmp_path: Path) -> Path:
     (tmp_path / "feed.csv").write_text("\n".join([*lines, "7,never,30,-97,1"]) + "\n")
     spec = write(tmp_path, fusion_city.spec())
     for kind in ("csv", "jsonl", "parquet", "avro"):
-        arguments = [
-            "perturb",
-            "--spec",
-            str(spec),
-            "--input",
-            str(tmp_path / "feed.csv"),
-            "--key",
-            str(key_in(tmp_path)),
-            "--json",
-        ]
+        arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--json"]
+        arguments += ["--key", str(key_in(tmp_path))]
         result = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
         assert result.exit_code == DONE, result.output
         summary = json.loads(result.output)

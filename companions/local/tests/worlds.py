@@ -48,13 +48,11 @@ def dense_log_likelihood(reports: Reports, buckets: int) -> Float64s:
     return total
 
 
-def dense_em(log_likelihood: Float64s, steps: int, smooth: NDArray[np.float64] | None = None) -> Float64s:
-    """Plain EM (EMS with a smoothing matrix) from the uniform distribution."""
+def dense_em(log_likelihood: Float64s, steps: int) -> Float64s:
+    """Plain EM from the uniform distribution."""
     rows = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     shares = np.full(rows.shape[1], 1 / rows.shape[1])
     for _ in range(steps):
         shares = shares * (rows.T @ (1 / (rows @ shares))) / len(rows)
-        if smooth is not None:
-            shares = smooth @ shares
         shares /= shares.sum()
     return shares
