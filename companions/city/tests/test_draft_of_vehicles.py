@@ -83,6 +83,18 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     assert not any("comes twice" in warning for warning in result.warnings)
 
 
+def test_vehicles_that_lines_list_are_made_out_over_several_snapshots(tmp_path):
+    """As SPTrans has them: no name tells the columns, and no vehicle comes twice in a snapshot."""
+    (tmp_path / "feed").mkdir()
+    for number, time in enumerate(sorted({row[1] for row in rows()})):
+        buses = [{"p": row[0], "ta": row[1], "py": row[2], "px": row[3]} for row in rows() if row[1] == time]
+        lines = [{"c": name, "vs": buses[start::2]} for start, name in enumerate(("875A", "6030"))]
+        (tmp_path / "feed" / f"{1773118800 + 60 * number}.json").write_text(json.dumps({"hr": "6:00", "l": lines}))
+    result = draft(tmp_path / "feed", adds_and_removes=True)
+    assert 'records = "l[].vs"' in result.toml
+    assert 'time = "ta", lat = "py", lon = "px"' in result.toml
+
+
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
     """Which files there are is public, so presence is not hidden: init, sentence and report say so."""
     columns, result = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
@@ -318,9 +330,12 @@ def test_why_no_speeds_are_read_is_said(names, east, rule, tmp_path):
 
 
 def test_types_that_are_keys_of_json_are_left_out_of_names(tmp_path):
-    names = ("vehicle", "ts", "lat", "lon", "speed")
-    lines = [(bus, {"$date": time}, lat, lon, {"$numberDouble": str(kmh)}) for bus, time, lat, lon, kmh in rows()]
+    names = ("VehicleRef", "ts", "lat", "lon", "vel")
+    lines = [
+        ({"value": bus}, {"$date": time}, lat, lon, {"$numberDouble": str(kmh)}) for bus, time, lat, lon, kmh in rows()
+    ]
     documents = [json.dumps(dict(zip(names, line, strict=True))) for line in lines]
     (tmp_path / "feed.jsonl").write_text("\n".join(documents))
     columns, _ = columns_of(tmp_path / "feed.jsonl", tmp_path)
-    assert (columns["time"], columns["speed"]) == ("ts.$date", "speed.$numberDouble")
+    named = {"vehicle": "VehicleRef.value", "time": "ts.$date", "speed": "vel.$numberDouble"}
+    assert columns.items() >= named.items()

@@ -164,7 +164,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     if any(_is_id_of(files, without_file[name]) for name in free):
         return replace(first, columns=without_file)  # it names vehicles itself
     if by_file.missing or by_file.is_doubtful or find_columns(without_file).has_ids:
-        return first  # files are not of vehicles: the first is a sample of all
+        return _with_more_rows(first, paths)  # files are not of vehicles
     return replace(first, columns=columns_of_all)
 
 

@@ -210,12 +210,12 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     return Sample("json" if is_array else "jsonl", columns)
 
 
-def _rank(sample: Sample) -> tuple[bool, ...]:
-    """Ranks objects: complete ones first, then by path's name, motion and speeds."""
+def _rank(sample: Sample) -> tuple[int, ...]:
+    """Ranks objects: the most complete ones first, then by path's name, motion and speeds."""
     found = find_columns(with_points({name: values[:LOOKED_AT] for name, values in sample.columns.items()})[0])
     key = (sample.options.get("records") or "").rstrip("[]*.").lower()
     is_named = sample.own is not None or re.search("(vehicle|position|activit(y|ie)|buse?|fleet)s?(data|list)?$", key)
-    return (False,) if found.missing else (True, bool(is_named), found.moves, "speed" in found.names)
+    return (-len(found.missing), bool(is_named), found.moves, "speed" in found.names)
 
 
 def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
