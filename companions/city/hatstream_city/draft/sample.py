@@ -113,6 +113,9 @@ def _sample(path: str, data: bytes) -> Sample:
         with _open_seekable(path, data) as file:
             if data.startswith(b"PAR1"):
                 return _parquet_sample(file)
+            layout(
+                "avro", dict(zip(FIELDS, FIELDS, strict=True)), "s", "m/s"
+            )  # makes fastavro read all codecs, bounded
             records: Iterator[Any] = islice(fastavro.reader(file), ROWS)
             return Sample("avro", _columns([_flat(record) for record in records]))
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
