@@ -8,7 +8,6 @@ import lzma
 import math
 import os
 import re
-import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +26,6 @@ from pipelines.errors import InputError, SpecificationError
 from pipelines.plan.levels import worth_by_day
 from pipelines.specification import load
 from tests import city
-from tests.transforms.layouts.hostile_files import write_coded
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
 
@@ -94,19 +92,6 @@ def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(bus
         price = f"{100 * day[0]:.0f} -> {100 * limited[0]:.0f} and {day[1]:.1f} -> {limited[1]:.1f} on day 28."
         assert price in draft_.toml
         assert day[1] < limited[1]
-
-
-@pytest.mark.parametrize("codec", ["snappy", "zstandard"])
-def test_avro_of_codecs_that_a_release_reads_is_drafted(codec, tmp_path):
-    """In a process of its own, as a command: who has read Avro once can read all codecs."""
-    records = [dict(zip(NAMES, row, strict=True)) for row in rows()]
-    named = [{name.replace(" ", "_"): value for name, value in record.items()} for record in records]
-    types = {name: "double" if isinstance(value, float) else "string" for name, value in named[0].items()}
-    path = write_coded(tmp_path / "feed.avro", named, types, codec)
-    command = ["-m", "hatstream", "spec", "new", "-q", "--sample", path, "--adjacency", "add-remove"]
-    assert (
-        'layout = "avro"' in subprocess.run([sys.executable, *command], check=True, capture_output=True).stdout.decode()
-    )
 
 
 def snapshot(form):

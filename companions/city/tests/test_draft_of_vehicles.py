@@ -1,6 +1,8 @@
 """`spec new` takes for a vehicle what its rows, or the names of a folder's files, bear out, and nothing else."""
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
 
 import pytest
@@ -12,6 +14,7 @@ from hatstream_city.draft.files import NEIGHBOURS
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.errors import InputError
 from pipelines.specification import load
+from tests.transforms.layouts.hostile_files import write_coded
 
 NAMES = ["366", "9021", "B-7", "10", "11", "x y"]
 
@@ -339,3 +342,16 @@ def test_types_that_are_keys_of_json_are_left_out_of_names(tmp_path):
     columns, _ = columns_of(tmp_path / "feed.jsonl", tmp_path)
     named = {"vehicle": "VehicleRef.value", "time": "ts.$date", "speed": "vel.$numberDouble"}
     assert columns.items() >= named.items()
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstandard"])
+def test_avro_of_codecs_that_a_release_reads_is_drafted(codec, tmp_path):
+    """In a process of its own, as a command: who has read Avro once can read all codecs."""
+    names = ("vehicle", "ts", "lat", "lon", "speed")
+    records = [dict(zip(names, row, strict=True)) for row in rows()]
+    types = {name: "double" if isinstance(value, float) else "string" for name, value in records[0].items()}
+    path = write_coded(tmp_path / "feed.avro", records, types, codec)
+    command = ["-m", "hatstream", "spec", "new", "-q", "--sample", path, "--adjacency", "add-remove"]
+    assert (
+        'layout = "avro"' in subprocess.run([sys.executable, *command], check=True, capture_output=True).stdout.decode()
+    )
