@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from dpops.statistics import COUNT
 from pipelines.account import location
-from pipelines.errors import UsageError
+from pipelines.errors import SpecificationError, UsageError, raise_as
 from pipelines.inputs import instant_of
 from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
@@ -137,7 +137,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             size_s = windows.size.micros // 1_000_000
         if not size_s or _DAY_S % size_s:
             raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
-        spec, location = load(self.tables(size_s)), self.account.location
+        with raise_as(SpecificationError, SpecificationError, "total is privacy.epsilon and .delta, bounds value: "):
+            spec, location = load(self.tables(size_s)), self.account.location
         presence = self.account.hides == "presence"
         if not elements.is_bounded and (self.time is None or presence):
             raise UsageError("an unbounded PCollection needs time= and an account of UserAccount(hides='values')")

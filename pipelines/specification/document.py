@@ -29,6 +29,7 @@ from transforms.value import PER_UNIT, SECONDS
 
 Table = TypeVar("Table", bound=msgspec.Struct)
 SPEC_BYTES = 1 << 20  # of a specification, at most
+_READ_BY_TYPE: dict[Any, Any] = {Fraction: toml.fraction_from_toml, Limit: toml.limit_from_toml}  # msgspec reads others
 _KEY_PREFIX = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""  # of a dotted key: a word or a text, and its dot
 _DEEP_KEY = re.compile(rf"(?<![\w.-])(?:{_KEY_PREFIX}){{64}}")  # a key of more than 64 parts
 
@@ -276,7 +277,7 @@ def read_account(table: Mapping[str, Any]) -> AccountTable:
 def converted(data: Any, kind: type[Table], source: str) -> Table:
     """Reads a table from plain values. Raises SpecificationError with a hint."""
     try:
-        return msgspec.convert(data, kind, dec_hook=_value)
+        return msgspec.convert(data, kind, dec_hook=lambda of, value: _READ_BY_TYPE[of](value))
     except msgspec.ValidationError as error:
         tables = toml.table_type(Document)["properties"]
         hint = next(toml.hints(data, toml.table_type(kind), tables), "")
@@ -320,8 +321,3 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         raise SpecificationError(f"{path} is nested too deeply") from None
     except ValueError:  # of a number that is too long for Python
         raise SpecificationError(f"{path} holds a number of more than {digits:,} digits") from None
-
-
-def _value(kind: type, value: object) -> Fraction | Limit:
-    """Reads what msgspec cannot: a limit or an exact number."""
-    return toml.limit_from_toml(value) if kind is Limit else toml.from_toml(kind, value)

@@ -16,7 +16,7 @@ from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from pipelines.errors import SpecificationError, need, raise_as
 from pipelines.specification.document import Document, converted, options_of
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
-from pipelines.specification.tables import CountOptions, Options, from_toml
+from pipelines.specification.tables import CountOptions, Options, fraction_from_toml
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable
@@ -55,7 +55,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         takes_caps = document.privacy.composition == "clip-user" and statistic.takes_caps
         mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=takes_caps)
         check_outputs(mechanism, statistic)
-        share = from_toml(Fraction, weight)
+        share = fraction_from_toml(weight)
         need(share > 0, "statistic.weight", "must be above 0", share)
         return statistic.name, mechanism, share
 

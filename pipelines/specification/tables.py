@@ -226,9 +226,9 @@ def values_of(schema: Schema) -> list[str]:
     return values or [value for variant in schema.get("anyOf", ()) for value in values_of(variant)]
 
 
-def from_toml(kind: type, value: object) -> Fraction:
+def fraction_from_toml(value: object) -> Fraction:
     """Reads a number as written: 0.1 is one tenth. Raises ValueError for others."""
-    if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
         if value and abs(Decimal(value).adjusted()) > 30:  # the digits of 1e999999999 would fill memory
@@ -255,10 +255,10 @@ def limit_from_toml(value: Any) -> Limit:
     Of the latter, `pure` is the part of epsilon set apart for releases without delta; None if left out.
     """
     if isinstance(value, int | Decimal):
-        return PureLimit(from_toml(Fraction, value))
+        return PureLimit(fraction_from_toml(value))
     if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _LIMIT_KEYS:
         raise ValueError("expected a number, or { epsilon = .., delta = .. }, which may have pure = .. too")
-    numbers = {name: from_toml(Fraction, number) for name, number in value.items()}
+    numbers = {name: fraction_from_toml(number) for name, number in value.items()}
     return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))
 
 

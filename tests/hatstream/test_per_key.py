@@ -258,7 +258,7 @@ def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
     [
         ({"keys": None}, "name the public keys"),
         ({"keys": ["A", "A"]}, "without repeats"),
-        ({"bounds": (3, 3)}, "must be below"),
+        ({"bounds": (3, 3)}, "bounds value: value.lower must be below"),
         ({"total": (1.0, 1e-6)}, "an epsilon alone"),
         ({"start": None}, "needs start"),
         ({"start": "soon"}, "neither a date"),
