@@ -128,21 +128,12 @@ def _clipped(
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
     column_user, column = distinct_rows(counts, bound[hat])
-    first, second = np.zeros((2, means.size, column_user.size))
-    for is_noisy in (True, False):  # T is 0 where the release is a constant, without noise
-        chosen = (bound[hat[column_user]] > 0) == is_noisy  # columns
-        sd = hats.prior.mean_sd(counts[column_user[chosen]])
-        if is_noisy:
-            low, high = hats.upper / 2 - reach[column_user[chosen]], hats.upper / 2 + reach[column_user[chosen]]
-            # A user's mean X is normal, of `sd`: means and mean squares of how far clipping raises and lowers it.
-            width = np.maximum(sd, 1e-9)  # never divided by 0
-            raised, raised_square = _excess((low - means) / width, sd)
-            lowered, lowered_square = _excess((means - high) / width, sd)
-            first[:, chosen], second[:, chosen] = raised - lowered, raised_square + lowered_square
-        else:  # every user's mean becomes U / 2: the same moments, without integrals
-            first[:, chosen] = hats.upper / 2 - means
-            second[:, chosen] = (hats.upper / 2 - means) ** 2 + sd**2
-    return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], column, (first, second)
+    # A user's mean is normal, of `sd`: means and mean squares of how far clipping raises and lowers it.
+    sd, reach = np.maximum(hats.prior.mean_sd(counts[column_user]), 1e-9), reach[column_user]  # never divided by 0
+    raised, raised_square = _excess((hats.upper / 2 - reach - means) / sd, sd)
+    lowered, lowered_square = _excess((means - hats.upper / 2 - reach) / sd, sd)
+    moments = raised - lowered, raised_square + lowered_square
+    return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], column, moments
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
