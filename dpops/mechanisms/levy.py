@@ -112,10 +112,9 @@ def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     mean in it or in the one before is nearer.
     """
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
-    regular = np.clip((means - 1) // tau, 0, last)  # where all bins are of width tau
+    before_last = np.clip((means - 1) // tau, 0, np.maximum(last - 1, 0))  # the nearest of bins before the last
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # sum of the last two midpoints
-    ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
-    return np.where(regular >= last - 1, ends, regular)
+    return np.asarray(before_last + ((last > 0) & (2 * means > edge)))
 
 
 def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
