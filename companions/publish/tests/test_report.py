@@ -3,7 +3,6 @@
 import base64
 import math
 import re
-import sqlite3
 import tomllib
 from pathlib import Path
 
@@ -31,9 +30,13 @@ def released(tmp_path, hatstream):
     return tmp_path
 
 
-def report_of(folder, hatstream, *arguments):
+def report(folder, hatstream, *arguments):
     place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
-    code, _, err = hatstream("report", *place, "--output", folder / "report.html", *arguments)
+    return hatstream("report", *place, "--output", folder / "report.html", *arguments)
+
+
+def report_of(folder, hatstream, *arguments):
+    code, _, err = report(folder, hatstream, *arguments)
     assert (code, err) == (0, "")
     return folder / "report.html"
 
@@ -89,12 +92,10 @@ def test_the_report_ends_in_a_record_to_sign(released, hatstream):
 
 
 def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
-    with sqlite3.connect(released / "ledger.sqlite") as db:
-        db.execute("DROP TRIGGER IF EXISTS no_update")
-        db.execute("UPDATE entry SET period = '2022-01-09' WHERE seq = (SELECT max(seq) FROM entry)")
-    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
-    assert hatstream("report", *place, "--output", released / "r.html")[0] == 4
-    assert not (released / "r.html").exists()
+    newest = "UPDATE entry SET period = '2022-01-09' WHERE seq = (SELECT max(seq) FROM entry)"
+    city.tamper(released, "DROP TRIGGER IF EXISTS no_update", newest)
+    assert report(released, hatstream)[0] == 4
+    assert not (released / "report.html").exists()
 
 
 def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
@@ -105,9 +106,7 @@ def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
 
 def test_rows_of_another_specification_are_refused(released, hatstream):
     (released / "spec.toml").write_text(city.SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
-    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
-    files = ["--input", released / "out" / "*.parquet", "--output", released / "report.html"]
-    code, _, err = hatstream("report", *place, *files)
+    code, _, err = report(released, hatstream, "--input", released / "out" / "*.parquet")
     assert (code, "the result files hold rows of" in err) == (4, True), err
 
 
@@ -156,18 +155,13 @@ def test_each_text_of_the_program_is_in_the_table_in_every_language() -> None:
     assert texts | {*STATUSES.values(), *ADVICE.values(), *TITLE_BY_PRODUCT.values()} <= english
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
-        "limit = { epsilon = 2.64, delta = 1e-6 }",
-        "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 28, epsilon = 10, delta = 1e-6 }]",
-    ],
-)
+DAY, MONTH = "epsilon = 2.64, delta = 1e-6 }", "{ days = 28, epsilon = 10, delta = 1e-6 }"
+
+
+@pytest.mark.parametrize("limit", [f"limit = {{ {DAY}", f"limits = [{{ days = 1, {DAY}, {MONTH}]"])
 def test_what_a_map_of_a_drafted_specification_claims_is_in_the_table(tmp_path, limit) -> None:
-    text = levels_city.SPEC.replace("limit = 2.64", limit).replace(
-        "epsilon = 2.64\nper", "delta = 1e-6\nepsilon = 1\nper"
-    )
-    (tmp_path / "spec.toml").write_text(text)
+    text = levels_city.SPEC.replace("limit = 2.64", limit)
+    (tmp_path / "spec.toml").write_text(text.replace("epsilon = 2.64\nper", "delta = 1e-6\nepsilon = 1\nper"))
     english = {row[0] for row in words()}
     sentences = re.split(r"(?<=\.) ", claim_of(load(tmp_path / "spec.toml")))
     assert [said for said in sentences if re.sub(r"\d[\d.,:e^-]*\d|\d", "{}", said) not in english] == []
@@ -198,11 +192,11 @@ def check_sentences(page) -> None:
     said += "vehicle as without it, plus 1e-06, and vice versa."
     assert asked(page, "plainly(arguments[0])", said).startswith("Por definición (épsilon 2.64, delta 1e-06), ")
     assert asked(page, "plainly(arguments[0])", f"{said} Not in the table.") == f"{said} Not in the table."
-    of_days = "Everything that the account releases about any 28 consecutive days of one vehicle raises the odds of a "
-    of_days += (
-        "true guess about them by at most a factor of 22,100 (epsilon 10), but for a chance of 6.3e-06 under the "
+    of_days = (
+        "Everything that the account releases about any 28 consecutive days of one vehicle raises the odds of a true "
+        "guess about them by at most a factor of 22,100 (epsilon 10), but for a chance of 6.3e-06 under the noise "
+        "that is drawn, on however many of them it drove."
     )
-    of_days += "noise that is drawn, on however many of them it drove."
     both = asked(page, "plainly(arguments[0])", f"{said} {of_days}")
     assert both.startswith("Por definición (épsilon 2.64, ")
     assert "un factor de 22\u202f100 como máximo" in both
@@ -301,10 +295,9 @@ def test_a_phone_shows_all_places_and_a_tap_opens_one_and_leaves_the_map_in_sigh
         )
         assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
         assert wide == 390
-        tops = [
-            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
-            for part in (".legend", "#panel")
-        ]
+        tops = asked(
+            page, "['.legend', '#panel'].map(part => document.querySelector(part).getBoundingClientRect().top)"
+        )
         bottom = asked(page, "el('map').getBoundingClientRect().bottom")
         assert bottom <= tops[0] < tops[1]
         page.one("#as-table").click()
