@@ -265,8 +265,7 @@ def by_name(field: str, names: Sequence[str]) -> list[str]:
 
 def last_parts(name: str) -> tuple[str, ...]:
     """Lists texts that identify a path: "speed" of "a.speed" and "speed.$numberDouble", "busid" of "bus.id"."""
-    # Keys that say nothing: MongoDB writes types with $, SIRI and texts of XML are under "value" or "#text".
-    *_, last = steps = re.sub(r"(\.(\$\w+|value|#text))+$", "", name).split(".")
+    *_, last = steps = re.sub(r"(\.(\$\w+|value|#text))+$", "", name).split(".")  # keys of MongoDB's types, SIRI, XML
     last_two = "".join(steps[-2:])
     if last.isdigit():  # an index of an array, such as coordinates.0
         return (last_two,)

@@ -73,17 +73,15 @@ def job_server_jar(path: Path) -> Path:
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     # The jar's own classes come before those of the class path, and so replace them.
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
+    folded = (
+        "\n ".join(line[start : start + 70] for start in range(0, len(line), 70)) for line in lines
+    )  # of 72 bytes
     ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
-        jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))  # 72 bytes a line
+        jar.writestr("META-INF/MANIFEST.MF", "".join(f"{line}\n" for line in folded))
         for class_file in sorted(ours.rglob("*.class")):
             jar.write(class_file, class_file.relative_to(ours))
     return path
-
-
-def _folded(line: str) -> str:
-    """Folds a manifest's line to at most 72 bytes; continuations begin with a space."""
-    return "\n ".join(line[start : start + 70] for start in range(0, len(line), 70))
 
 
 def job_server_classes() -> Path:
