@@ -73,9 +73,8 @@ def job_server_jar(path: Path) -> Path:
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     # The jar's own classes come before those of the class path, and so replace them.
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
-    folded = (
-        "\n ".join(line[start : start + 70] for start in range(0, len(line), 70)) for line in lines
-    )  # of 72 bytes
+    # A manifest's lines have at most 72 bytes; a continuation begins with a space.
+    folded = ("\n ".join(line[start : start + 70] for start in range(0, len(line), 70)) for line in lines)
     ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "".join(f"{line}\n" for line in folded))
