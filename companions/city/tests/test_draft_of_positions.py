@@ -105,7 +105,7 @@ ELSEWHERE = {f"PLATE{number}": {"seen": record["time"]} for number, record in en
     ("documents", "sentence"),
     [
         ([{"vehicle.id": record["vehicle"], **record} | {"vehicle": None} for record in RECORDS], "0% of its first"),
-        ([{f"PLATE{bus}": {"t": n, "x": 1}} for n in range(30) for bus in range(3)], "It has 6 keys in 90 rows"),
+        ([{f"PLATE{bus}": {"t": n, "x": 1}} for n in range(30) for bus in range(3)], None),
         ([ELSEWHERE], None),
     ],
     ids=["dots", "ids", "elsewhere"],

@@ -98,6 +98,18 @@ def test_vehicles_that_lines_list_are_made_out_over_several_snapshots(tmp_path):
     assert 'time = "ta", lat = "py", lon = "px"' in result.toml
 
 
+@pytest.mark.parametrize(
+    ("key_of", "vehicle"), [(lambda number, _: ("VP", "DUE")[number % 2], "veh"), (lambda _, row: row.pop("veh"), "*")]
+)
+def test_objects_of_lines_are_read_under_their_kind_or_vehicle(key_of, vehicle, tmp_path):
+    named = [dict(zip(("veh", "tst", "lat", "long", "spd"), row, strict=True)) for row in rows()]
+    lines = [json.dumps({key_of(number, row): row}) for number, row in enumerate(named)]
+    (tmp_path / "feed.jsonl").write_text("\n".join(lines))
+    columns, result = columns_of(tmp_path / "feed.jsonl", tmp_path)
+    assert columns["vehicle"] == vehicle
+    assert 'records = "*"' in result.toml
+
+
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
     """Which files there are is public, so presence is not hidden: init, sentence and report say so."""
     columns, result = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)

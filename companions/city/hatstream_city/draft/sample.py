@@ -89,8 +89,6 @@ def read_sample(path: str) -> Sample:
 
 def is_timetable(path: Path) -> bool:
     """Checks whether a zip holds GTFS tables."""
-    if not zipfile.is_zipfile(path):
-        return False
     with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
         return {"stops.txt", "trips.txt"} <= {name.rpartition("/")[2] for name in archive.namelist()}
     return False
@@ -249,13 +247,14 @@ def _documents(text: str) -> list[dict[str, Any]]:
 def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists paths of objects in arrays or under data keys, the likeliest first."""
     counts: Counter[tuple[str, ...]] = Counter()  # objects by path
+    are_of_kinds = len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))  # such as {"VP": {..}}
     for record in records[:LOOKED_AT]:
         stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
         while stack:
             path, value = stack.pop()
             if len(path) > _MOST_DEEP:
                 continue
-            if isinstance(value, list) or _is_keyed(value):
+            if isinstance(value, list) or _is_keyed(value) or (are_of_kinds and not path):
                 items = value if isinstance(value, list) else value.values()
                 kinds = dict if isinstance(value, list) else (dict, list)  # no path leads into an array of arrays
                 inside = [inner for inner in items if isinstance(inner, kinds)]
