@@ -267,7 +267,7 @@ def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: 
     """Computes variances of group means from uncertain weights, by the delta method.
 
     slopes: of the mean by log weights, (cells, slots). These err by effects (`of_effects`), by each hour of the city
-    (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
+    (`by_slot`, HAT_LOG_VARIANCE too), and independently by HAT: in the field, and as a Poisson number of vehicles does.
     """
     slots = np.arange(posterior.hours.size)
     by_slot = np.zeros((*groups.shape, slots.size))  # sums of a group's slopes in each slot

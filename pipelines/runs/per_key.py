@@ -325,25 +325,25 @@ class _Reports(beam.DoFn):
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Yields user, key, time and value of an element as one report."""
         transform, names = self._transform, self._names
-        key, value = part_of(transform.key, element), getattr(transform, "value", None)
+        key, value = extract(transform.key, element), getattr(transform, "value", None)
         report = {
-            names["vehicle"]: part_of(transform.user, element),
+            names["vehicle"]: extract(transform.user, element),
             names["time"]: self._time(element, taken_at),
-            names["reading"]: 0 if value is None else part_of(value, element),  # counts have no value
+            names["reading"]: 0 if value is None else extract(value, element),  # counts have no value
         }
         # By axes a key is a pair, in two columns; an incomplete one lacks its second part, and is refused later.
         columns = (names["key"],) if transform.axes is None else (names["key"], f"{names['key']}_within")
         parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
         for name, part in zip_longest(columns, parts):
-            report[name] = None if part is None else part_of(_text, part)  # None is refused later, and counted
+            report[name] = None if part is None else extract(_text, part)  # None is refused later, and counted
         yield {name: plain(content) for name, content in report.items()}
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
         """Returns a time by extractor, else the timestamp, else one on the first day."""
         if (extractor := self._transform.time) is not None:
-            time = part_of(extractor, element)
-            # A number is seconds since 1970; one that is no instant, such as NaN, is refused later.
-            return part_of(lambda s: Timestamp(micros=round(1e6 * s)), time) if isinstance(time, Real) else time
+            time = extract(extractor, element)
+            # A number is seconds since 1970; of one that is no instant, such as NaN, `extract` makes None.
+            return extract(lambda s: Timestamp(micros=round(1e6 * s)), time) if isinstance(time, Real) else time
         if taken_at > MIN_TIMESTAMP:
             return taken_at
         if self._first_s is None:
@@ -352,7 +352,7 @@ class _Reports(beam.DoFn):
         return Timestamp(self._first_s) + Duration(micros=self._next_us)
 
 
-def part_of(extractor: Extractor, element: Any) -> Any:
+def extract(extractor: Extractor, element: Any) -> Any:
     """Extracts a part of an element; None on failure."""
     try:
         return value_in(element, extractor) if isinstance(extractor, str) else extractor(element)

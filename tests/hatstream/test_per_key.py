@@ -11,7 +11,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import hatstream
 from hatstream.testing import account
-from pipelines.runs.per_key import part_of
+from pipelines.runs.per_key import extract
 from pipelines.specification import load
 from tests.hatstream.pipelines import append, bounded, kept_of, streaming
 from transforms.errors import StepError
@@ -137,7 +137,7 @@ class Guarded(dict):
 
 
 def test_elements_that_cannot_be_read_do_not_end_the_pipeline():
-    assert part_of("bus", Guarded()) is part_of("bus", 7) is part_of(lambda row: row["bus"], {}) is None
+    assert extract("bus", Guarded()) is extract("bus", 7) is extract(lambda row: row["bus"], {}) is None
 
 
 def test_releases_of_other_fields_are_apart_and_those_of_two_lambdas_refused(tmp_path):

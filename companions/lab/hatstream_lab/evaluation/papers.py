@@ -373,7 +373,7 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
         "auto: its choice, forecast over simulated error",
         "",
         ("data", "epsilon", "chosen"),
-        {"published": "published error", "forecast": "forecast", "ratio": "forecast / error"},
+        {"published": "simulated error", "forecast": "forecast", "ratio": "forecast / error"},
     )
 
 
