@@ -189,7 +189,7 @@ def place_half_widths(
     """Computes half widths of a place's day mean by vehicles per HAT."""
     name = place_level(stage, bounds)  # the level of the smallest places, over the longest times
     groups, share = level(name, bounds.hats, share=Fraction(1)), dict(stage.shares)[name]  # the level for its groups
-    noise_variance = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days
+    noise_variance = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days  # averaged
     residual_variance = _PLAN_SPREAD.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots  # slots vary independently
     return np.asarray(np.minimum(Z95 * np.sqrt(noise_variance + residual_variance), upper_kmh / 2))
 

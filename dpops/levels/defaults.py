@@ -166,7 +166,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
     """Computes a typical vehicle-day's norm of reports; None if reports are not declared."""
     if fleet.profile.reports is None:
         return None
-    # A HAT's weight is reports^exponent / norm: so the norm is the sum of powers by that of weights, `_own_weight`.
+    # A HAT's weight is its reports^exponent / norm: over all HATs, the sum of powers is the norm times that of weights.
     return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 

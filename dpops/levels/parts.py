@@ -123,8 +123,8 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
     hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
     if stage.kind == "laplace":  # n equal weights of norm 1 are 1 / n each
         return profile.hats / hats  # a HAT's weight in a slot, 1 / hats, by that on a day
-    # Groups that it touches in a slot, of parents as in `Profile.touched`: each is visited in two parts of the day.
-    # Equal weights of Euclidean norm 1 over all levels add up to 1 / the root of the sum of `squares`.
+    # Groups that it touches in a slot; of parents, each is visited in two parts of the day (`Profile.touched`). Levels'
+    # parts of the squared norm, over these: equal weights of norm 1 add up to 1 / the root of the sum of `squares`.
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
     squares = [
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]

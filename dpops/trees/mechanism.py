@@ -113,7 +113,7 @@ class TreeMechanism(Mechanism):
         histograms = np.concatenate([total.histograms for total in totals])
         counts = np.concatenate([total.counts for total in totals])
         nodes = node_counts(weighted_leaves(histograms, counts, masses, np.cumsum(users) - users), shape.tree)
-        # By node: its level's 2 max M / (share of epsilon), divided once; the plan's scale is that of the least share.
+        # A node's noise scale goes with 1 over its level's share of epsilon; the plan's own is that of the least share.
         min_share, levels = min(shape.shares), list(zip(shape.shares, shape.tree.sizes, strict=True))
         by_level = ((plan.scale * min_share / share, size) for plan in plans for share, size in levels)
         scales = [scale for scale, size in by_level for _ in range(size)]

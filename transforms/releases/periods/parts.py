@@ -213,7 +213,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight, whose norm is at most 1."""
     if kind == "laplace":
-        return math.sqrt(MOVING)  # roughly: geometric mean of one that only moves, 1, and one that only stands, MOVING
+        return math.sqrt(MOVING)  # between 1, of one that only moves, and MOVING, of one that stands: less norm
     # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 

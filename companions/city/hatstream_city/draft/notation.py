@@ -191,6 +191,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
     )
     shaped = [form for form in (*forms, *_SECONDS) if _shape(form).fullmatch(" ".join(text.split()))]
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
+    # The constant, which begins with a blank, stands before the blank between date and clock.
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
     fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
     formats = [form for form in fitting if "%s" not in form] or fitting  # %s: seconds of the day
