@@ -181,7 +181,7 @@ class WeightField(LatentField):
         return np.concatenate([*of_sums, of_totals + effects.border[self._at_retention]])
 
     def _prepare_rows(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
-        """Prepares rows of sums, then of days' totals less retention; returns sums so ordered."""
+        """Prepares rows of sums, then of days' totals, less "retention"; orders sums by rows."""
         totals = [
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, regressors=("retention",))
             for index, day in enumerate(self.days)

@@ -203,7 +203,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
     # Noise of released weights of classes, (classes,): `times_of` counts a standing report once, others MOVING times.
-    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # rho grows with a norm's square
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector, over UNIT
     class_count = edges.size - 1
     weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)
     # The cell whose error is forecast has VEHICLES of the fleet; the city is learned from cells of average visitors.

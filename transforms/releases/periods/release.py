@@ -129,9 +129,9 @@ def plan_for(
 ) -> tuple[Stage, bool]:
     """Plans a period's stage `number`, from 0, or reads the recorded one.
 
-    Also returns if no other period was recorded earlier. A period's first recorded stage fixes its stages. Without a
-    complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A later
-    stage of a period that waited for its operator takes its own entries in ledger order.
+    Also returns whether it is planned as a first day, as it is without a complete earlier period, unless its first
+    recorded stage says otherwise. Vehicles are counted first if the last period did so. Centres rest on the newest
+    entry of earlier periods and its own: a period that waited for its operator may lie between them in the ledger.
     """
     recorded = of_period(entries, period)  # this period's stages so far
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
