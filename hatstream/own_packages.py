@@ -29,9 +29,9 @@ def find_own_packages_first() -> None:
         module = sys.modules.get(name)
         folders = [str(Path(path).resolve().parent) for path in getattr(module, "__path__", [])]
         if module is not None and HOME not in folders:
-            where = getattr(module, "__file__", None) or ", ".join(folders) or "elsewhere"
+            origin = getattr(module, "__file__", None) or ", ".join(folders) or "elsewhere"
             raise ImportError(
-                f"hatstream has a package {name!r} of its own, and another one was imported before it: {where}. "
+                f"hatstream has a package {name!r} of its own, and another one was imported before it: {origin}. "
                 "Import hatstream first, in a program that does not import that one, or give that one another name"
             )
     if not any(isinstance(finder, _Own) for finder in sys.meta_path):

@@ -210,7 +210,7 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
         # Period and numbers of both slots; None for rows over several periods, and for unknown times (None, "").
-        numbers = [(period, start, end) if period == other else (None,) * 3 for (period, start), (other, end) in spans]
+        numbers = [(period, start, end) if period == until else (None,) * 3 for (period, start), (until, end) in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
         added = (("period", pa.string()), ("slot", pa.int64()), ("last_slot", pa.int64()))
         for index, (name, kind) in enumerate(added):

@@ -112,13 +112,13 @@ def read_positions(
     refused = Counter[str]()
     observations = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
     paths = input_paths(pattern)
-    for done, path in enumerate(paths):
+    for number, path in enumerate(paths, 1):
         for batch in read_batches(layout, path):
             observed, reasons = parse(batch.table, rules)
             refused.update(batch.refused)
             refused.update(reasons)
             observations.append(observed)
-        report("files read", done + 1, len(paths))
+        report("files read", number, len(paths))
     return Observations(*(np.concatenate(columns) for columns in zip(*observations, strict=True))), dict(refused)
 
 

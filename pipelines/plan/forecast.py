@@ -252,8 +252,8 @@ def _other_choices(
             suppress = weights_of(spec.value.grid, spec.statistics)  # weights of errors that it must not raise
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
-            whole = replace(spec.privacy.allocation, scope="period")  # its slots are planned together
-            choices.append(("periods as a whole", _with(spec, whole), True))
+            together = replace(spec.privacy.allocation, scope="period")  # its slots are planned together
+            choices.append(("periods as a whole", _with(spec, together), True))
     if not has_positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []

@@ -277,7 +277,7 @@ def read_account(table: Mapping[str, Any]) -> AccountTable:
 def converted(data: Any, kind: type[Table], source: str) -> Table:
     """Reads a table from plain values. Raises SpecificationError with a hint."""
     try:
-        return msgspec.convert(data, kind, dec_hook=lambda of, value: _READ_BY_TYPE[of](value))
+        return msgspec.convert(data, kind, dec_hook=lambda exact, value: _READ_BY_TYPE[exact](value))
     except msgspec.ValidationError as error:
         tables = toml.table_type(Document)["properties"]
         hint = next(toml.hints(data, toml.table_type(kind), tables), "")

@@ -287,8 +287,8 @@ def hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str = "
             names = get_close_matches(key, tables, 1)
             if near := did_you_mean(key, properties):
                 yield near
-            elif (other := next(others, None)) is not None:
-                yield f"; it belongs to [{other}]"
+            elif (owner := next(others, None)) is not None:
+                yield f"; it belongs to [{owner}]"
             elif names and not path:
                 yield f"; did you mean [{names[0]}]?"
         for key, inner in properties.items():

@@ -220,11 +220,11 @@ def content(folder, **tables):
 
 def hours(folder, **tables):
     """Hours by cell and weekday of the written file."""
-    found = defaultdict(list)
+    hours_of = defaultdict(list)
     for row in csv.DictReader(content(folder, **tables).splitlines()):
         for day in row["weekdays"].split():
-            found[row["cell"], day] += map(int, row["hours"].split())
-    return found
+            hours_of[row["cell"], day] += map(int, row["hours"].split())
+    return hours_of
 
 
 def trip(number, *stops):
@@ -247,11 +247,11 @@ def town(folder, read=hours, **tables):
     return read(folder, **{**written, **tables})
 
 
-def check(found) -> None:
-    assert found[NORTH, "mon"] == found[NORTH, "sun"] == [0, *range(5, 24)]  # 24:10 is the next day's 00:10
-    assert found[DEPOT, "wed"] == [7, 17]
-    assert (DEPOT, "sat") not in found
-    assert (DEPOT, "sun") not in found
+def check(hours_of) -> None:
+    assert hours_of[NORTH, "mon"] == hours_of[NORTH, "sun"] == [0, *range(5, 24)]  # 24:10 is the next day's 00:10
+    assert hours_of[DEPOT, "wed"] == [7, 17]
+    assert (DEPOT, "sat") not in hours_of
+    assert (DEPOT, "sun") not in hours_of
 
 
 def test_a_gap_at_night_and_a_line_at_peak_hours_have_no_other_hours(tmp_path):
@@ -275,18 +275,18 @@ def test_hours_of_another_hour_or_weekday_are_caught(name, wrong, tmp_path, monk
 
 def test_trips_beyond_midnight_are_the_next_calendar_days(tmp_path):
     late = HEAD + trip("T1", ("A", "23:30"), ("C", "26:30"))
-    found = hours(tmp_path, trips="trip_id,route_id,service_id\nT1,R1,week\n", stop_times=late)
-    assert found[NORTH, "mon"] == [23]
-    assert found[MARKET, "tue"] == found[MARKET, "sat"] == [0, 1]  # passed in the middle of the way, about 01:00
-    assert (MARKET, "mon") not in found
-    assert found[DEPOT, "sat"] == [2]
-    assert (DEPOT, "sun") not in found
+    hours_of = hours(tmp_path, trips="trip_id,route_id,service_id\nT1,R1,week\n", stop_times=late)
+    assert hours_of[NORTH, "mon"] == [23]
+    assert hours_of[MARKET, "tue"] == hours_of[MARKET, "sat"] == [0, 1]  # passed in the middle of the way, about 01:00
+    assert (MARKET, "mon") not in hours_of
+    assert hours_of[DEPOT, "sat"] == [2]
+    assert (DEPOT, "sun") not in hours_of
 
 
 def test_a_cell_between_stops_has_the_hours_in_which_it_is_passed(tmp_path):
     slow = HEAD + trip("T1", ("A", "06:00"), ("C", "10:00"))
-    found = hours(tmp_path, trips="trip_id,route_id,service_id\nT1,R1,week\n", stop_times=slow)
-    passed = {cell: found[cell, "mon"] for cell, day in found if day == "mon"}
+    hours_of = hours(tmp_path, trips="trip_id,route_id,service_id\nT1,R1,week\n", stop_times=slow)
+    passed = {cell: hours_of[cell, "mon"] for cell, day in hours_of if day == "mon"}
     assert passed[NORTH] == [6]
     assert passed[DEPOT][-1] == 10
     assert set(passed[MARKET]) <= {7, 8}
@@ -296,16 +296,16 @@ def test_a_cell_between_stops_has_the_hours_in_which_it_is_passed(tmp_path):
 
 def test_each_departure_of_a_frequency_counts_and_the_trips_own_times_do_not(tmp_path):
     every = "trip_id,start_time,end_time,headway_secs\nP7,09:00:00,13:00:00,7200\nP7,24:00:00,24:30:00,600\n"
-    found = town(tmp_path, frequencies=every)
-    assert found[DEPOT, "tue"] == [0, 9, 11, 17]
-    assert found[DEPOT, "mon"] == [9, 11, 17]
-    assert found[DEPOT, "sat"] == [0]
+    hours_of = town(tmp_path, frequencies=every)
+    assert hours_of[DEPOT, "tue"] == [0, 9, 11, 17]
+    assert hours_of[DEPOT, "mon"] == [9, 11, 17]
+    assert hours_of[DEPOT, "sat"] == [0]
 
 
 def test_a_trip_of_one_date_counts_for_its_weekday_and_a_holiday_takes_none(tmp_path):
     dates = "service_id,date,exception_type\nwork,20260516,1\nwork,20260511,2\n"  # a Saturday; a Monday of two
-    found = town(tmp_path, calendar_dates=dates)
-    assert [day for day in ALL_DAYS if found[DEPOT, day] == [7, 17]] == ["mon", "tue", "wed", "thu", "fri", "sat"]
+    hours_of = town(tmp_path, calendar_dates=dates)
+    assert [day for day in ALL_DAYS if hours_of[DEPOT, day] == [7, 17]] == ["mon", "tue", "wed", "thu", "fri", "sat"]
     both = dates + "work,20260518,2\n"
     assert (DEPOT, "mon") not in town(tmp_path, calendar_dates=both)
 

@@ -46,8 +46,8 @@ def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: Fl
         answer = job.state()
         if answer is None:
             if time.monotonic() - heard_s > SILENT_S:
-                where = f"the engine at {job.cluster.rest}"
-                raise EngineError(f"{where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on")
+                engine = f"the engine at {job.cluster.rest}"
+                raise EngineError(f"{engine} has not answered for {SILENT_S:.0f} s: job {job.id} may run on")
             continue
         heard_s = time.monotonic()
         if answer != state:

@@ -210,10 +210,10 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
 
 def _rank(sample: Sample) -> tuple[int, ...]:
     """Ranks objects: the most complete ones first, then by path's name, motion and speeds."""
-    found = find_columns(with_points({name: values[:LOOKED_AT] for name, values in sample.columns.items()})[0])
+    drafted = find_columns(with_points({name: values[:LOOKED_AT] for name, values in sample.columns.items()})[0])
     key = (sample.options.get("records") or "").rstrip("[]*.").lower()
     is_named = sample.own is not None or re.search("(vehicle|position|activit(y|ie)|buse?|fleet)s?(data|list)?$", key)
-    return (-len(found.missing), bool(is_named), found.moves, "speed" in found.names)
+    return (-len(drafted.missing), bool(is_named), drafted.moves, "speed" in drafted.names)
 
 
 def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
@@ -236,8 +236,8 @@ def path_of(steps: tuple[str, ...]) -> str:
 
 def _documents(text: str) -> list[dict[str, Any]]:
     """Reads a text's single object, or one per line. Raises ValueError without any."""
-    if (whole := _record(text)) is not None:
-        return [whole]
+    if (document := _record(text)) is not None:
+        return [document]
     records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
     if not records:
         raise ValueError("no object on one line")

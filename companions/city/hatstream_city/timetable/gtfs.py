@@ -100,8 +100,8 @@ class Gtfs:
 
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
         """Finds each id's row in table `referenced`, (rows,); -1 for none."""
-        found = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
-        return np.asarray(pc.fill_null(found, -1).to_numpy().astype(np.int64))
+        rows = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
+        return np.asarray(pc.fill_null(rows, -1).to_numpy().astype(np.int64))
 
     @cached_property
     def middle(self) -> Middle:

@@ -140,7 +140,7 @@ def _features(path: Path) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str,
             raise InputError(f"{path} is of more than {_MOST_BYTES:,} bytes")
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # that editors on Windows put first
         document = msgspec.json.decode(text, type=dict[str, Any])
-        features = [(number, each) for number, each in enumerate(document["features"], 1) if isinstance(each, dict)]
+        features = [(number, item) for number, item in enumerate(document["features"], 1) if isinstance(item, dict)]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError):
