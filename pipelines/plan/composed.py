@@ -93,11 +93,11 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)
-    plan_count = allocation.plan_count(slots or 1)  # 1: accounts without dates, or without slots
+    slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)  # a minute for each slot of a day
+    plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1: accounts without dates, or slots
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
     hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
-    # A code of each pair (slot, vehicle), and its number of cells with samples. `_composed` uses only what counts name.
+    # A code of each pair (slot, vehicle), and its number of cells with samples; without names `_composed` uses neither.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
