@@ -91,7 +91,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
-    """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
+    """Yields daily squared errors by FLEETS, (km/h)^2, variance between HATs, its unknown part."""
     hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residual; FLEETS differ by a factor
     prior = {component: sd * sd for component, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior

@@ -36,7 +36,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
 
 
 def fitted_fields(state: State) -> tuple[WeightField, SpeedField]:
-    """Fits weights by sums of speeds too, then speeds; appends the next day."""
+    """Fits weights by sums of speeds too, then speeds; appends the forecast day."""
     weights, speeds, rough_hats = rough_fields(state)
     days, (*_rough, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
     next_day, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)

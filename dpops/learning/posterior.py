@@ -177,7 +177,7 @@ class Posterior:
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
-                if block.regressor in regressors:  # b has the factor at the only effect; a field has one such block
+                if block.regressor in regressors:  # b has the factor at its only effect; only one block has one here
                     factor = regressors[block.regressor][:, slots]
                     entry = layout.index_of(block.name, int(days[slots[0]]))  # a daily block: one day for all
                     total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])

@@ -163,7 +163,7 @@ def speed_layout(design: Design) -> EffectLayout:
             Block(name="cell, day", cell_keys=np.arange(design.cells), precision=precision, is_daily=True),
             city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
             *_hours(design, precision),
-            # Error of the log of a day's weights; `SpeedField.fit` sets its precision.
+            # Error of the log of a day's weights: it moves sums of speeds. `SpeedField.fit` sets its precision.
             city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
             city(name="traffic", precision=precision, regressor="traffic"),  # km/h per unit of a HAT's log weight
         )

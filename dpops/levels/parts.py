@@ -34,9 +34,9 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
     """Appends a stage of speed classes; the others give it this share of theirs."""
-    parts = alike(((CLASS, Fraction(1)),))  # its only level has all of the stage's share, and all for weights (alpha)
+    parts = alike(((CLASS, Fraction(1)),))  # its only level has all of the stage's share
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
-    # Reports count as they are, on short days too; the bound is any positive number: there are no speeds to clip.
+    # Weights get all (alpha 0); reports count as they are, on short days too (no least norm); no speeds are clipped.
     return with_last(stages, replace(last, bound_kmh=Fraction(1), exponent=Fraction(1)), share)
 
 

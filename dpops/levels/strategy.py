@@ -181,7 +181,7 @@ def squared_error(
 def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
     """Computes a release's precision of the city's log total weight, summed over levels."""
     weights = replace(stage, alpha=1 - stage.alpha)  # `_noise` takes alpha, the part of speeds: weights have the other
-    # A level's total is its groups' mean times their number, so that noise averages out.
+    # `_noise` is over a group's mean weight; a level's total is that mean times the groups, so that noise averages out.
     shares, hats = stage.shares, bounds.hats
     return sum(_groups(_OF_LEVEL[name], hats) / _noise(weights, name, share, bounds) ** 2 for name, share in shares)
 

@@ -58,7 +58,7 @@ class ClippedArrays(Mechanism):
     m_ub: Rule = "argmax"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Computes the longest interval, in fine steps, and facts of the private choice.
+        """Computes the longest possible interval, in fine steps, and the choice's public facts.
 
         arrays: their number. m_ub: samples that one holds at most. upper: U, in fine steps. epsilon: the release's.
         """

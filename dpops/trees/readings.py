@@ -182,7 +182,7 @@ def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> B
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
-    """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at centre m."""
+    """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at m."""
     ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t): node slopes are m second - first
     first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))

@@ -30,7 +30,7 @@ MOST_DAYS = 365  # released days within which a map may become useful
 USEFUL = 1 / 3  # a map is worth its share if this part of all reports is at places that are `ok`
 WELL = 1 / 2  # the part that is needed if the traffic must be concentrated for it, which nobody knows beforehand
 FINER = (1, 2)  # how many resolutions finer than the cells the compared places are
-CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}  # of traffic over hexagons
+CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}  # unevenness of traffic over hexagons
 CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}  # over segments of streets: no few have most of it
 MOST_FLEET = 1_000_000  # vehicles a day; a larger fleet is not looked for
 

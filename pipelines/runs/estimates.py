@@ -197,7 +197,7 @@ def newest_day(
     if (period := max(periods, default=None)) is None:
         return None
     *_, newest = entries = stages.until(period)
-    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors as in NewestDay
+    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors: see NewestDay
     cells = texts_of(stages.policy.region)
     slots = spec.slots_of_period(newest.unit.slot_s)
     served = map(spec.served_cells, slots)

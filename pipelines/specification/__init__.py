@@ -96,7 +96,7 @@ def foreseen(spec: Specification, today: date) -> Iterator[str]:
     elif not limit.fits(spent):
         unit = "HAT" if spec.privacy.allocation.per == "hat" else "period"
         yield f"a {unit} asks for epsilon {loss.describe()}, more than account.limit allows: {limit.describe()}"
-    # Keys lie nowhere: the region of their release is made of numbers in place of cells.
+    # Public keys, such as lines, lie nowhere: the region of their release is made of numbers in place of cells.
     if spec.cells.region is not None and spec.cells.bbox is not None and spec.keys is None:
         centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
         lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)  # in 1e-7 degrees, as `in_box` compares

@@ -208,7 +208,7 @@ class LevelsRelease:
         return stages
 
     def _completed(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """Completes the stages with settings outside of recipes, and norms for weights by reports."""
+        """Completes stages with settings outside of recipes, and the least norm of vehicle-days."""
         with_settings = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages

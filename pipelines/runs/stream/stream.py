@@ -96,7 +96,7 @@ class Stream:
     pane_s: int = PANE_S
 
     def build(self, pipeline: beam.Pipeline) -> None:
-        """Builds the pipeline."""
+        """Builds the pipeline, from reports and slots' ends up to files."""
         _, branches = self.released(pipeline, pipeline)
         for prefix, estimates in branches:
             publish(estimates, self.job.outputs, prefix)

@@ -36,7 +36,7 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
-    """Infers a place stage's centres; None for others. entries: the day's stages last."""
+    """Infers differences of places from cells; None for other stages. entries: the day's last."""
     places = policy.public_places
     if places is None or not stage.is_of_places:
         return None

@@ -157,13 +157,13 @@ def _estimates(
     """Gives places' values, (places, times), intervals and status; withholds those of cells held back.
 
     A place is "ok" if its interval is narrow and it has enough vehicles even at their weight's lower bound; else its
-    cell stands for it.
+    status says whether to believe its cell in its place.
     """
     sd = np.sqrt(variances)
     half = Z95 * sd
     is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_AT_PLACE
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
-    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)  # PARENT: its cell counts
+    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)  # PARENT: the cell is ok
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - half, values + half))

@@ -131,7 +131,7 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
     """Estimates shares of users by bucket of values; none for Laplace reports alone."""
     is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
-    values = reports.values[is_used]  # Laplace reports take any value: `aggregate` cannot count equal ones
+    values = reports.values[is_used]  # `aggregate` leaves Laplace reports out: of any value, they cannot be counted
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:
         return []
