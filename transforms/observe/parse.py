@@ -213,7 +213,7 @@ class SpeedShares(NamedTuple):
         """Lists suspicious shares as sentences; no speed is shown."""
         of_reports = {  # number, and the share above which it is named
             "are below 0, and count as 0": (self.below_zero, 0),
-            "are above speed.upper_kmh, and count as it": (self.above_bound, _RARE),
+            "are above speed.upper_kmh, and count as it (if input.speed_unit is theirs)": (self.above_bound, _RARE),
             "are one and the same number": (self.commonest, _COMMON),
         }
         words = [

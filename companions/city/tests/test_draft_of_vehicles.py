@@ -6,6 +6,7 @@ import sys
 from fractions import Fraction
 
 import pytest
+from google.transit import gtfs_realtime_pb2
 
 from companions.city.tests.feeds import as_csv, drafted, rows
 from hatstream_city.draft.draft import draft
@@ -108,6 +109,19 @@ def test_objects_of_lines_are_read_under_their_kind_or_vehicle(key_of, vehicle, 
     columns, result = columns_of(tmp_path / "feed.jsonl", tmp_path)
     assert columns["vehicle"] == vehicle
     assert 'records = "*"' in result.toml
+
+
+def test_a_time_of_0_is_none(tmp_path):
+    """Protocol buffers may write it where no time was set."""
+    message = gtfs_realtime_pb2.FeedMessage(header={"gtfs_realtime_version": "2.0", "timestamp": 1_778_650_200})
+    for number, (bus, _, lat, lon, _kmh) in enumerate(by_time()):
+        vehicle = message.entity.add(id=str(number)).vehicle
+        vehicle.vehicle.id, vehicle.timestamp = bus, 0
+        vehicle.position.latitude, vehicle.position.longitude = lat, lon
+    (tmp_path / "feed.pb").write_bytes(message.SerializeToString())
+    with pytest.raises(InputError, match="--header-time"):
+        draft(tmp_path / "feed.pb", adds_and_removes=True)
+    assert 'time = "header"' in draft(tmp_path / "feed.pb", adds_and_removes=True, header_time=True).toml
 
 
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):

@@ -132,6 +132,15 @@ def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding
     assert (reasons, poller.reason) == ([("failed", b"")], reason)
 
 
+def test_a_stored_file_of_gzip_is_unpacked_though_nothing_says_so(service):
+    assert outcomes(service, answer(body=gzip.compress(ONE)))[1] == [("new", ONE)]
+
+
+def test_an_address_that_may_hold_a_key_is_not_shown(tmp_path, hatstream):
+    code, _, err = hatstream("collect", "--url", "agency.example/feed?key=SECRET", "--output", tmp_path)
+    assert (code, "SECRET" in err) == (1, False)
+
+
 def test_an_answer_larger_than_any_feed_is_given_up(service):
     poller, results = outcomes(service, answer(body=bytes((64 << 20) + 1)))
     assert (results, poller.reason) == ([("failed", b"")], "more than 64 MiB")

@@ -234,9 +234,9 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 def _unpacked(message: bytes, encoding: str) -> bytes:
     """Decompresses a message, `encoding` being its Content-Encoding. Raises FetchError."""
-    if encoding == "identity":
+    if encoding == "identity" and not message.startswith(b"\x1f\x8b"):  # gzip, as of a stored file
         return message
-    if encoding not in ("gzip", "x-gzip"):
+    if encoding not in ("gzip", "x-gzip", "identity"):
         raise FetchError("the answer is compressed in another way than gzip")
     try:
         message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)  # one more shows that it is too large

@@ -81,7 +81,7 @@ def collect(
     from hatstream_city.collect.poll import Poller
 
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
+        raise UsageError("--url must begin with http:// or https://")  # it is not shown: it may hold a key
     if (output is None) == (topic is None):
         raise UsageError("give either --output or --kafka")
     storage = _in_topic(topic) if output is None else _in_folder(output)

@@ -265,7 +265,8 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
         if names["vehicle"] == motion.OPEN:
             shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
-        with_time, (of_report, of_feed) = _share_of(columns["time"]), own.choices["time"][:2]
+        times, (of_report, of_feed) = [time or None for time in columns["time"]], own.choices["time"][:2]
+        with_time = _share_of(times)  # a time of 0 is what protocol buffers have where none was set
         if with_time < _LEAST_USABLE and of_feed in columns:
             if not header_time:
                 raise InputError(f"{path}: {_NO_TIME.format(1 - with_time, of_report, of_feed)}")

@@ -245,7 +245,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     commonest = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
     shares = {  # of rows; with the share above which the fault is reported
         "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
-        "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
+        "are above speed.upper_kmh, and count as it (if input.speed_unit is theirs)": ((speed > upper).mean(), 0.01),
         "are one and the same number": (commonest / speed.size, 0.1),
     }
     sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
