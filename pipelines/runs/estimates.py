@@ -119,14 +119,14 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     usable = hats.filter(pc.equal(hats["status"], "ok"))
     keys = {*zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)}
-    newest, about_reports = newest_day(spec, account, keys), ""
-    if newest is not None:
-        about_reports = f" (those of {newest.period} {newest.worth})"
+    newest, held_back = newest_day(spec, account, keys), days_by_status["held-back"] / released_days
+    about_reports = "" if newest is None else f" (those of {newest.period} {newest.worth})"
+    waiting = f", and {hundredths(held_back)} are held back until more days tell of them" if held_back else ""
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
         f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{about_reports} and "
         f"{hundredths(hats_by_status['parent'] / hat_count)} by the area around; of 100 places' whole days "
-        f"{hundredths(days_by_status['ok'] / released_days)} are."
+        f"{hundredths(days_by_status['ok'] / released_days)} are{waiting}."
     )
 
 

@@ -71,6 +71,7 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     assert "<dd>a GTFS-realtime feed of all buses</dd>" in text
     assert "<dd>Town, a@b.example</dd>" in text
     assert "Of 100 rows, a place in a slot each, 0 are usable by themselves" in text
+    assert "0 are, and 100 are held back until more days tell of them." in text
     assert "At the epsilon of 2.64 that was spent on the day with the most, at a delta of 1e-06 (the noise" in text
     assert "(the noise carries each number below further with a chance of 2.1e-06):" in text
     assert '<td class="number">50&nbsp;%</td><td class="number">93.34 %</td><td class="number">6.66 %</td>' in text
