@@ -5,7 +5,6 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
@@ -120,19 +119,9 @@ class FusionSpecification:
     telemetry: Any  # layout of positions for `perturb`, or None
 
     @property
-    def step(self) -> Fraction:
-        """Step of the grid of telemetry's speeds, in km/h."""
-        return Fraction(self.upper_kmh) / GRID_STEPS
-
-    @property
     def epsilon_of_all(self) -> float:
         """Epsilon of a user who answers every service."""
         return sum(service.mechanism.epsilon for service in self.services)
-
-
-def load_fusion(path: Path) -> FusionSpecification:
-    """Reads and checks a specification file. Raises SpecificationError."""
-    return _check(read_tables(path, FusionDocument))
 
 
 def _need(holds: bool, field: str, rule: str, value: object) -> None:
@@ -147,12 +136,13 @@ def _check_name(field: str, name: str) -> None:
     _need(fits, field, f"must be 1 to {NAME_LETTERS} printable letters", name)
 
 
-def _check(document: FusionDocument) -> FusionSpecification:
-    """Checks a document's values, and returns the specification. Raises SpecificationError.
+def load_fusion(path: Path) -> FusionSpecification:
+    """Reads and checks a specification file. Raises SpecificationError.
 
     `spec_id` is a digest of all that decides results: neither of the name nor of the telemetry, which `perturb` reads.
     A service is one collector of locally perturbed reports, with an epsilon of its own.
     """
+    document = read_tables(path, FusionDocument)
     _check_name("name", document.name)
     _need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)
     services = [_service(table) for table in document.service]

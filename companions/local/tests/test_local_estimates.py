@@ -47,10 +47,10 @@ def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: estim
 
 
 def test_fixed_weights_are_inverse_variances_averaged_over_a_uniform_prior() -> None:
-    reports = reports_of(np.zeros(1), FOUR)
-    averaged = [float(np.mean(service.mechanism.variance(middles(10_000)))) for service in reports.services]
+    mechanisms = tuple(service.mechanism for service in reports_of(np.zeros(1), FOUR).services)
+    averaged = [float(np.mean(mechanism.variance(middles(10_000)))) for mechanism in mechanisms]
     expected = 1 / np.array(averaged)
-    assert estimates.fixed_weights(reports) == pytest.approx(expected / expected.sum(), rel=1e-6)
+    assert estimates.fixed_weights(mechanisms) == pytest.approx(expected / expected.sum(), rel=1e-6)
 
 
 def expectation(value: float, epsilon: float, method: estimates.Method) -> float:

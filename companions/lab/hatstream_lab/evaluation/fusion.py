@@ -144,15 +144,16 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     """Computes the noise variance of a mean over SCALE users; None if unknown."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":  # uwa's weights depend on values
         return None
-    services = _services("mean", MEANS[row["config"]])
+    services = sorted(
+        _services("mean", MEANS[row["config"]]), key=lambda service: service.name
+    )  # as `Reports` has them
     value = np.array(_BETA_RMS)  # variances are affine in v^2: at the rms they have their mean over v
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
         return variances[row["column"]]
-    reports = Reports(services, np.zeros((len(services), 1)))  # fixed weights depend on no value
-    weights = fixed_weights(reports) if row["column"] == "fixed" else np.full(len(services), 1 / len(services))
-    pairs = zip(weights, reports.services, strict=True)
-    return sum(float(weight) ** 2 * variances[service.name] for weight, service in pairs)
+    is_fixed, mechanisms = row["column"] == "fixed", tuple(service.mechanism for service in services)
+    weights = fixed_weights(mechanisms) if is_fixed else np.full(len(services), 1 / len(services))
+    return sum(float(weight) ** 2 * variance for weight, variance in zip(weights, variances.values(), strict=True))
 
 
 def agrees(row: Mapping[str, Any]) -> bool | None:

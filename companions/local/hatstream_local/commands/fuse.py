@@ -41,7 +41,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
         document = {
             "spec_id": spec.spec_id,
             "rows_read": fused.read,
-            "reports": fused.accepted,
+            "reports": fused.read - sum(fused.refused.values()),
             "refused": fused.refused,
             "users": fused.users,
             "epsilon_user_value": spec.epsilon_of_all,

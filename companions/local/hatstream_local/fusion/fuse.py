@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from fractions import Fraction
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -27,8 +28,6 @@ from hatstream_local.specification import FUSED, GRID_STEPS, FusionSpecification
 Row = dict[str, Any]
 Progress = Callable[[str, int, int | None], None]
 """Called with a phase, the number done of it, and the total if that is known."""
-
-UNIT = "km/h"
 
 _DISTRIBUTION_CACHE: dict[tuple[object, ...], Distribution] = {}
 """Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
@@ -81,27 +80,24 @@ def join(parts: Sequence[Reported], services: Sequence[Service]) -> Joined:
 
     Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
     """
-    rows = Reported(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    rows = Reported(*map(np.concatenate, zip(*parts, strict=True)))
     rows = rows.take(np.lexsort((rows.report, rows.event_us, rows.service, rows.user, rows.cell, rows.slot_s)))
     is_further = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)  # all but the first that a service has
     is_copy = is_further & ~changes(rows.event_us, rows.report)  # of the row before: same time and report
     users, number = np.unique(rows.user, return_inverse=True)
     epsilons = np.array([service.mechanism.epsilon for service in services])
     spent = np.bincount(number, epsilons[rows.service] * ~is_copy, users.size)
-    groups, second = list(_by_group(rows.take(~is_further), len(services))), int((is_further & ~is_copy).sum())
+    second = int((is_further & ~is_copy).sum())
+    rows = rows.take(~is_further)
+    is_new = changes(rows.slot_s, rows.cell, rows.user)  # the first report of a user in a group
+    reports = np.full((len(services), int(is_new.sum())), np.nan)
+    reports[rows.service, np.cumsum(is_new) - 1] = rows.report
+    rows = rows.take(is_new)  # one for each column of `reports`
+    groups = []
+    for start, end in pairwise([*np.flatnonzero(changes(rows.slot_s, rows.cell)).tolist(), rows.user.size]):
+        group = int(rows.slot_s[start]), int(rows.cell[start])
+        groups.append((group, GroupReports(rows.user[start:end], reports[:, start:end])))
     return Joined(groups, int(is_copy.sum()), second, users.size, leakage=float(spent.max(initial=0.0)))
-
-
-def _by_group(reported: Reported, services: int) -> Iterator[tuple[Group, GroupReports]]:
-    """Yields each group's users with their reports; `reported` is sorted by group, then user."""
-    is_new = changes(reported.slot_s, reported.cell, reported.user)
-    reports = np.full((services, int(is_new.sum())), np.nan)
-    reports[reported.service, np.cumsum(is_new) - 1] = reported.report
-    users = reported.take(is_new)  # a row for each column of `reports`
-    starts = np.flatnonzero(changes(users.slot_s, users.cell)).tolist()
-    for start, end in pairwise([*starts, users.user.size]):
-        group = int(users.slot_s[start]), int(users.cell[start])
-        yield group, GroupReports(users.user[start:end], reports[:, start:end])
 
 
 def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]:
@@ -109,26 +105,24 @@ def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]
     # Sorted by user, sums have the same bits whatever the order of the input.
     order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
     reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
-    leakage = reports.leakage()  # the most epsilon of one user here, over services: they add up
-    rows = [_mean_row(reports, rules, FUSED, leakage)]
-    for index, service in enumerate(reports.services):
-        single = Reports([service], reports.values[index : index + 1])
-        if not np.isnan(single.values).all():
-            rows.append(_mean_row(single, rules, service.name, single.leakage()))
-    return rows + _share_rows(reports, rules, leakage)
+    rows = [_mean_row(reports, rules, FUSED)]
+    for service, values in zip(reports.services, reports.values, strict=True):
+        if not np.isnan(values).all():
+            rows.append(_mean_row(Reports([service], values[None]), rules, service.name))
+    return rows + _share_rows(reports, rules)
 
 
-def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: float) -> Row:
+def _mean_row(reports: Reports, rules: FusionSpecification, name: str) -> Row:
     """Estimates a group's mean in km/h, clipped to 0..upper_kmh, with its interval."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)  # from [-1, 1] to km/h
     half = 2 * fused.standard_error * upper / 2  # two standard errors, in km/h: [-1, 1] is 2 long
-    row = _row("mean", name, value, UNIT, fused.users, leakage)
-    return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
+    ends = {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
+    return _row("mean", name, reports, fused.users, unit="km/h") | {"value": round(value, 9)} | ends
 
 
-def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
+def _share_rows(reports: Reports, rules: FusionSpecification) -> list[Row]:
     """Estimates shares of users by bucket of values; none for Laplace reports alone."""
     is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[is_used]  # `aggregate` leaves Laplace reports out: of any value, they cannot be counted
@@ -136,9 +130,9 @@ def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) ->
     if not rules.buckets or not users:
         return []
     shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
-    status = "ok" if shares.converged else "not-converged"
     edges = [round(edge, 6) for edge in np.linspace(0, rules.upper_kmh, rules.buckets + 1).tolist()]
-    row = _row("share", FUSED, 0.0, unit="1", users=users, leakage=leakage) | {"status": status}  # value: below
+    row = _row("share", FUSED, reports, users, unit="1")
+    row |= {"status": "ok" if shares.converged else "not-converged"}
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
         for share, (low, high) in zip(shares.shares.tolist(), pairwise(edges), strict=True)
@@ -158,10 +152,11 @@ def _distribution(rows: ReportRows, method: str) -> Distribution:
     return _DISTRIBUTION_CACHE[key]
 
 
-def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
-    """Makes a row of SCHEMA, but for the columns of `_group_columns`."""
+def _row(statistic: str, service: str, reports: Reports, users: int, unit: str) -> Row:
+    """Makes a row of SCHEMA, but for its value and its group's columns."""
     texts = {"statistic": statistic, "service": service, "unit": unit, "status": "ok"}
-    return dict.fromkeys(_MAY_BE_NONE) | texts | {"value": round(value, 9), "users": users, "epsilon_user": leakage}
+    # A user's epsilons of several services add up: the most of one user here.
+    return dict.fromkeys(_MAY_BE_NONE) | texts | {"users": users, "epsilon_user": reports.leakage()}
 
 
 USER_SHARDS = 8
@@ -178,11 +173,6 @@ class Fused:
     users: int = 0
     leakage: float = 0.0
     files: tuple[Path, ...] = ()
-
-    @property
-    def accepted(self) -> int:
-        """Number of accepted rows."""
-        return self.read - sum(self.refused.values())
 
     def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
         """Adds a stage's refused rows by reason to the counts."""
@@ -207,9 +197,15 @@ def fuse_files(
             parts_of_group[group].append(reports)
     if not parts_of_group:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
-    for number, group in enumerate(sorted(parts_of_group), 1):
-        group_columns = _group_columns(group, spec)
-        fused.rows += [group_columns | row for row in fuse(parts_of_group[group], spec)]
+    for number, (slot_s, cell) in enumerate(sorted(parts_of_group), 1):  # each is 0 if the specification has none
+        start = end = ""
+        if spec.hours is not None:
+            begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))
+            start = begin.isoformat()
+            later = begin.astimezone(UTC) + timedelta(seconds=spec.hours.slot_s)  # in UTC: clocks may change
+            end = later.astimezone(begin.tzinfo).isoformat()
+        shared = {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
+        fused.rows += [shared | row for row in fuse(parts_of_group[slot_s, cell], spec)]
         progress("fuse groups", number, len(parts_of_group))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
     for path in fused.files:
@@ -239,17 +235,6 @@ def _read_shards(
             yield shard
 
 
-def _group_columns(group: Group, spec: FusionSpecification) -> Row:
-    """Returns columns that a group's rows share: specification, slot, cell."""
-    slot_s, cell = group  # each 0 if the specification has none
-    start = end = ""
-    if spec.hours is not None:
-        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))  # the end is added in UTC: clocks may change
-        start = begin.isoformat()
-        end = (begin.astimezone(UTC) + timedelta(seconds=spec.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
-    return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
-
-
 def nothing_usable(noun: str, read: int, refusals: Mapping[str, int], table: str) -> str:
     """Explains why no row is usable. table: the specification's about the input."""
     why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refusals.items())) or "there are none"
@@ -273,7 +258,12 @@ def perturb(
     vehicle, slot_us, cell, values: (positions,); cell 0: without cells; values on [-1, 1]. Each row spends its
     service's epsilon, and a vehicle's rows add up.
     """
-    (slots, cells, vehicles), means = _means(np.stack([slot_us, cell, vehicle]), values)
+    order = np.lexsort((vehicle, cell, slot_us))
+    key, values = np.stack([slot_us, cell, vehicle])[:, order], values[order]
+    starts = np.flatnonzero(changes(*key))  # of each mean's values
+    sums = np.add.reduceat(values, starts) if starts.size else values  # np.add.reduceat takes no empty list of starts
+    means = sums / np.diff(np.append(starts, values.size))
+    slots, cells, vehicles = key[:, starts]
     times = [f"{instant}Z" for instant in np.datetime_as_string(slots.view("datetime64[us]"), unit="s").tolist()]
     rows: list[Row] = []
     for service in services:
@@ -283,16 +273,6 @@ def perturb(
             labels = {"user": f"{user:016x}", "time": time, "cell": f"{cell_id:x}" if cell_id else ""}
             rows.append(labels | spent | {"report": report})
     return rows
-
-
-def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Averages values by slot, cell, vehicle, the rows of `key`; returns distinct columns, means."""
-    order = np.lexsort(key[::-1])
-    key, values = key[:, order], values[order]
-    starts = np.flatnonzero(changes(*key))
-    counts = np.diff(np.append(starts, values.size))
-    sums = np.add.reduceat(values, starts) if starts.size else values  # np.add.reduceat takes no empty list of starts
-    return key[:, starts], sums / counts
 
 
 READABLE = ("parquet", "avro", "csv", "jsonl")  # what `hatstream fuse` reads, of what can be written
@@ -317,9 +297,12 @@ def perturb_files(spec: FusionSpecification, pattern: str, output: Path, key: Pa
     read = values.size + sum(refused.values())
     if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
-    zeros = np.zeros_like(observed.vehicle)  # one group of all
-    slot_us = zeros if spec.hours is None else spec.hours.starts_us(observed.event_us)
-    cell = zeros if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
+    slot_us = cell = np.zeros_like(observed.vehicle)  # one group of all
+    if spec.hours is not None:
+        slot_us = spec.hours.starts_us(observed.event_us)
+    if spec.resolution is not None:
+        lats, lons = (observed.lat_e7 / 1e7).tolist(), (observed.lon_e7 / 1e7).tolist()
+        cell = np.fromiter(map(h3.latlng_to_cell, lats, lons, repeat(spec.resolution)), np.int64, len(lats))
     rows = perturb(observed.vehicle, slot_us, cell, values, spec.services, Noise())
     rows_of_user = Counter(row["user"] for row in rows)
     leakage = max(rows_of_user.values()) / len(spec.services) * spec.epsilon_of_all  # each mean is a row per service
@@ -328,16 +311,12 @@ def perturb_files(spec: FusionSpecification, pattern: str, output: Path, key: Pa
     return Perturbed(reports=len(rows), vehicles=len(rows_of_user), leakage=leakage, read=read, refused=refused)
 
 
-def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
-    positions = zip((lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist(), strict=True)
-    return np.fromiter((h3.latlng_to_cell(lat, lon, resolution) for lat, lon in positions), np.int64, lat_e7.size)
-
-
 def read_telemetry(
     spec: FusionSpecification, pattern: str, key: Path | None, progress: Progress
 ) -> tuple[Any, Float64s, dict[str, int]]:
     """Reads telemetry: accepted positions, speeds on [-1, 1], refused rows by reason. Raises UsageError."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
-    observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=progress)
+    step = Fraction(spec.upper_kmh) / GRID_STEPS  # of the grid of speeds, in km/h
+    observed, refused = read_positions(spec.telemetry, pattern, key, step=step, steps=GRID_STEPS, report=progress)
     return observed, 2 * observed.value / GRID_STEPS - 1, refused  # from steps of 0..upper_kmh

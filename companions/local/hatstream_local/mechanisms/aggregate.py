@@ -5,8 +5,9 @@ at most 2 J + 1 runs of buckets; SR multiplies it by one of few curves. With pre
 costs O(J), and users with equal runs and curve are one row that is counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,10 +80,11 @@ class ReportRows:
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
         gradient, curvature = np.zeros(buckets), np.zeros((buckets, buckets))
-        for curve, chunks in self._chunks_by_curve():
+        for curve, (start, end) in zip(self.curves, pairwise([0, *self.ends.tolist()]), strict=True):
             prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of all buckets before an edge
             jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
-            for chunk in chunks:
+            for first in range(start, end, _ROWS_AT_ONCE):
+                chunk = slice(first, min(first + _ROWS_AT_ONCE, end))
                 edges, levels, counts = self.edges[:, chunk], self.levels[:, chunk], self.counts[chunk]
                 likelihood = _likelihoods(prefix, edges, levels)
                 log_likelihood += float(counts @ np.log(likelihood))
@@ -95,13 +97,6 @@ class ReportRows:
             product_sums += np.triu(product_sums, 1).T  # only pairs in order of their edges were added
             curvature += np.outer(curve, curve) * np.cumsum(np.cumsum(product_sums, 0), 1)[:-1, :-1]
         return Evaluation(log_likelihood / users, gradient / users, curvature / users)
-
-    def _chunks_by_curve(self) -> Iterator[tuple[Float64s, list[slice]]]:
-        """Yields each curve with slices of its rows, of at most _ROWS_AT_ONCE."""
-        start = 0
-        for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
-            yield curve, [slice(index, min(index + _ROWS_AT_ONCE, end)) for index in range(start, end, _ROWS_AT_ONCE)]
-            start = end
 
 
 def _likelihoods(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:

@@ -37,15 +37,24 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
 
     The standard error, about these users' own mean, is the smaller of two bounds: the noise at the value where it is
     largest, and (from 30 users on) the spread of the users' estimates, which holds noise and differences of users.
+    A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
     """
     estimates = per_user(reports, method)
     answers = ~np.isnan(estimates)
     users = int(answers.sum())
     if not users:
         raise ValueError("a fused mean needs at least one report")
-    worst = _worst_variance(reports, method, answers)
-    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_USERS else math.inf
-    return FusedMean(float(estimates[answers].mean()), math.sqrt(min(worst, variance) / users), users)
+    has_report = ~np.isnan(reports.values[:, answers])  # (services, users)
+    if method == "uwa":
+        squares = has_report
+    else:
+        shares = has_report * _weights(reports, method)[:, None]
+        squares = (shares / shares.sum(axis=0)) ** 2
+    ends = np.array([0.0, 1.0])  # variances are affine in v^2: largest at either end of its range
+    variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
+    noise = float((squares.T @ variances).mean(axis=0).max())  # (users, ends): mean of users, worse end
+    spread = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_USERS else math.inf
+    return FusedMean(float(estimates[answers].mean()), math.sqrt(min(noise, spread) / users), users)
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:
@@ -56,18 +65,19 @@ def per_user(reports: Reports, method: Method) -> Float64s:
     """
     if method == "uwa":
         return _weighted(reports, lambda part: 1 / posterior_variances(part))
-    weights = fixed_weights(reports) if method == "fixed" else np.ones(len(reports.services))
+    weights = _weights(reports, method)
     return _weighted(reports, lambda _: weights[:, None])
 
 
-def fixed_weights(reports: Reports) -> Float64s:
-    """Weighs services by mean inverse variance: (services,), sum 1."""
-    return _weights(tuple(service.mechanism for service in reports.services))
+def _weights(reports: Reports, method: Method) -> Float64s:
+    """Weighs services, (services,), by mean inverse variance, or all alike."""
+    mechanisms = tuple(service.mechanism for service in reports.services)
+    return fixed_weights(mechanisms) if method == "fixed" else np.ones(len(mechanisms))
 
 
-@lru_cache(maxsize=1024)
-def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
-    """Computes weights once for each set of services: many groups share few sets."""
+@lru_cache(maxsize=1024)  # many groups share few sets of services
+def fixed_weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
+    """Weighs mechanisms by mean inverse variance: (services,), sum 1."""
     typical = np.array(1 / math.sqrt(3))  # variances are affine in v^2, whose mean under the uniform prior is 1/3
     inverse = np.array([1 / float(mechanism.variance(typical)) for mechanism in mechanisms])
     shares: Float64s = np.asarray(inverse / inverse.sum())
@@ -125,23 +135,6 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
     with ThreadPoolExecutor(_THREADS) as pool:
         parts = list(pool.map(estimate, starts))
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _worst_variance(reports: Reports, method: Method, answers: NDArray[np.bool_]) -> float:
-    """Averages the noise variance of users' estimates, for values at which it is largest.
-
-    A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
-    answers: (users,), whether a user has a report.
-    """
-    has_report = ~np.isnan(reports.values[:, answers])  # (services, users with a report)
-    ends = np.array([0.0, 1.0])  # variances are affine in v^2: largest at either end of its range
-    variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
-    if method == "uwa":
-        return float((has_report.T @ variances).mean(axis=0).max())  # (users, ends): mean of users, worse end
-    weights = fixed_weights(reports) if method == "fixed" else np.ones(len(reports.services))
-    shares = has_report * weights[:, None]
-    shares /= shares.sum(axis=0)
-    return float(((shares**2).T @ variances).mean(axis=0).max())
 
 
 # --- distributions ----------------------------------------------------------------------------------------------------
