@@ -158,7 +158,8 @@ def _aged(day: DayValues) -> DayValues:
     share = 1 - fitted.FORGOTTEN
 
     def aged(sums: LevelValues) -> LevelValues:
-        return replace(sums, weight_variance=sums.weight_variances / share, speed_variance=sums.speed_variances / share)
+        weights, speeds = sums.weight_variances / share, sums.speed_variances / share
+        return replace(sums, weight_variances=weights, speed_variances=speeds)
 
     stages = tuple(replace(stage, levels=tuple(map(aged, stage.levels))) for stage in day.stages)
     return replace(day, stages=stages, count=share * day.count)  # as the mean of fewer days
@@ -174,8 +175,9 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     counting = [stage for day, _ in days for stage in day.stages if stage.counts_vehicles]
     if counting:
         mean, precision = _counted([day for day, _ in days])
-        vehicle_count = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
-        stages.insert(0, replace(counting[0], levels=(vehicle_count,)))  # a day's count precedes its other stages
+        count, variance = counting[0].levels[0], np.array(1 / precision)
+        levels = (replace(count, weights=np.array([[mean]]), weight_variances=variance),)
+        stages.insert(0, replace(counting[0], levels=levels))  # a day's count precedes its other stages
     return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 
@@ -199,7 +201,7 @@ def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) ->
         groups=groups,
         weights=np.average(np.stack([level.weights for level in levels]), axis=0, weights=weight_precisions),
         speeds=np.average(speeds, axis=0, weights=speed_precisions),
-        weight_variance=1 / weight_precisions.sum(axis=0),
-        speed_variance=1 / speed_precisions.sum(axis=0),
+        weight_variances=1 / weight_precisions.sum(axis=0),
+        speed_variances=1 / speed_precisions.sum(axis=0),
     )
     return StageValues(centre=centre, levels=(level,))

@@ -169,8 +169,8 @@ def _vague_count(state: State, centre: Float64s) -> StageValues:
         groups=Groups.everything(*centre.shape),
         weights=vehicles,
         speeds=0 * vehicles,
-        weight_variance=(FLEET_SD * vehicles) ** 2,
-        speed_variance=np.inf,  # a count tells nothing of speeds
+        weight_variances=(FLEET_SD * vehicles) ** 2,
+        speed_variances=np.array(np.inf),  # a count tells nothing of speeds
     )
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
@@ -187,8 +187,8 @@ def _slot_in_day(hours: Int64s, index: int, values: StageValues) -> StageValues:
             groups=Groups(cells=level.groups.cells, slots=of_slots),
             weights=extended(level.weights, 0.0),
             speeds=extended(level.speeds, 0.0),
-            weight_variance=extended(level.weight_variances, np.inf),
-            speed_variance=extended(level.speed_variances, np.inf),
+            weight_variances=extended(level.weight_variances, np.inf),
+            speed_variances=extended(level.speed_variances, np.inf),
         )
         for level in values.levels
     )

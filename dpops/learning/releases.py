@@ -47,32 +47,26 @@ class Design:
 class LevelValues:
     """Noisy sums of a level by group: weights, and weights times (speed - centre).
 
-    Noise variances are one number, or one per group; infinite where there is no sum, 0 for exact weights.
+    weight_variances, speed_variances: of the noise, by group, or one for all; infinite where there is no sum, 0 for
+    exact weights, of which 1e-6 is made, as they are divisors.
     """
 
     groups: Groups
     weights: Float64s
     speeds: Float64s
-    weight_variance: float | Float64s
-    speed_variance: float | Float64s
+    weight_variances: Float64s
+    speed_variances: Float64s
 
     def __post_init__(self) -> None:
         if not self.weights.shape == self.speeds.shape == self.groups.shape:
             raise ValueError(f"a level's values must be {self.groups.shape}, one per group")
         if not (np.all(np.isfinite(self.weights)) and np.all(np.isfinite(self.speeds))):
             raise ValueError("a level's values must be finite")
-        if not (np.all(np.asarray(self.weight_variance) >= 0) and np.all(np.asarray(self.speed_variance) > 0)):
+        weights, speeds, shape = self.weight_variances, self.speed_variances, self.groups.shape
+        if not (np.all(weights >= 0) and np.all(speeds > 0)):
             raise ValueError("the noise of speeds must have a variance above 0, that of weights at least 0")
-
-    @property
-    def weight_variances(self) -> Float64s:
-        """Noise variances per group, at least 1e-6, as they are divisors."""
-        return np.asarray(np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6))
-
-    @property
-    def speed_variances(self) -> Float64s:
-        """Noise variances per group."""
-        return np.broadcast_to(np.asarray(self.speed_variance, np.float64), self.groups.shape)
+        object.__setattr__(self, "weight_variances", np.broadcast_to(np.maximum(weights, 1e-6), shape))
+        object.__setattr__(self, "speed_variances", np.broadcast_to(speeds, shape))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,11 @@
-"""State of learning: public fleet facts, blocks of effects, and arrays."""
+"""State of learning: public fleet facts, and blocks of effects."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve
 
 from dpops import fitted
@@ -72,54 +69,7 @@ class State:
         return State(design=design, weight_layout=weights, speed_layout=speeds, facts=facts, least_recent=least_recent)
 
 
-Arrays = Mapping[str, NDArray[Any]]
-
-VERSION = 25  # version of the model and of its arrays' meaning; arrays of another version are not restored
-
-
-def arrays_of(state: State) -> dict[str, NDArray[Any]]:
-    """Writes the state of folded days as arrays."""
-    return dict(_flattened("older", state.older)) | dict(_flattened("start", state.start))
-
-
-def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yields the arrays and numbers in a value, named by path, such as older.0.hours."""
-    if isinstance(value, np.ndarray | float | bool):
-        yield name, np.asarray(value)
-    elif value is not None:
-        items = dict(enumerate(value)) if type(value) is tuple else value  # a NamedTuple has fields
-        if not isinstance(items, Mapping):
-            items = {field: getattr(value, field) for field in get_type_hints(type(value))}
-        for step, item in items.items():
-            yield from _flattened(f"{name}.{step}", item)
-
-
-def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores a state from arrays that `arrays_of` made. Raises KeyError or ValueError.
-
-    state: the one before the first day, of the same city. days, recent: as in `State`, from the ledger.
-    """
-    older = _restored("older", tuple[DayValues, ...], arrays)
-    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None  # no day is folded in yet
-    shapes = [array.shape for array in state.weight_layout.zeros(days=0)]  # of effects that all days share
-    if start is not None and [array.shape for array in start.effects] != shapes:
-        raise ValueError("the effects are of another city")
-    return replace(state, days=days, recent=recent, older=older, start=start)
-
-
-def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
-    """Builds a value of this type from arrays whose paths begin with `name`."""
-    if get_origin(kind) is tuple:
-        # Paths are older.0.hours, older.0.stages.0.centre ..: the step after the name is an item's number.
-        numbers = {path.split(".")[name.count(".") + 1] for path in arrays if path.startswith(f"{name}.")}
-        return tuple(_restored(f"{name}.{step}", get_args(kind)[0], arrays) for step in range(len(numbers)))
-    if get_origin(kind) is Mapping:
-        return {path.removeprefix(f"{name}."): value for path, value in arrays.items() if path.startswith(f"{name}.")}
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        hints = get_type_hints(kind)
-        return kind(**{step: _restored(f"{name}.{step}", hint, arrays) for step, hint in hints.items()})
-    return kind(arrays[name]) if kind in (float, bool) else arrays[name]
-
+VERSION = 25  # version of the model and of what a state means; a stored one of another version is not restored
 
 _HOURS = np.arange(HABITS)
 _CONSTANT, _CLOCK, _PART = 0 * _HOURS, _HOURS % HOURS, _HOURS % HOURS // BLOCK_H

@@ -66,8 +66,8 @@ def look(
                 groups=groups,
                 weights=groups.totals(weights) + noise * scores(groups.shape),
                 speeds=groups.totals(weights * (means - centre)) + 7 * noise * scores(groups.shape),
-                weight_variance=noise**2,
-                speed_variance=49 * noise**2,
+                weight_variances=noise**2,
+                speed_variances=49 * noise**2,
             )
         )
     return StageValues(centre=centre, levels=tuple(levels))
@@ -80,8 +80,8 @@ def counted(vehicles: float, sd: float = 1.0) -> StageValues:
         groups=Groups.everything(*centre.shape),
         weights=np.array([[vehicles]]),
         speeds=np.zeros((1, 1)),
-        weight_variance=sd**2,
-        speed_variance=1e6,
+        weight_variances=sd**2,
+        speed_variances=1e6,
     )
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
@@ -93,8 +93,8 @@ def known_hats(shape: tuple[int, int], vehicles: float, kmh: float) -> StageValu
         groups=Groups(cells=np.arange(shape[0]), slots=np.arange(shape[1])),
         weights=weights,
         speeds=weights * kmh,
-        weight_variance=0.0,
-        speed_variance=vehicles**2,
+        weight_variances=0.0,
+        speed_variances=vehicles**2,
     )
     return StageValues(centre=np.zeros(shape), levels=(level,))
 

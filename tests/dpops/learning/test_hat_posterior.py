@@ -94,8 +94,8 @@ def test_small_cells_are_believed_to_differ_from_their_neighbours() -> None:
             groups=groups,
             weights=groups.totals(weights),
             speeds=groups.totals(weights) * faster,
-            weight_variance=0.01,
-            speed_variance=400.0,
+            weight_variances=0.01,
+            speed_variances=400.0,
         )
         stage = StageValues(centre=np.full(weights.shape, 20.0), levels=(level,))
         values = learned(add_day(state, DayValues(hours=HOURS, stages=(stage,)))).estimate().values[:, 12]
@@ -246,8 +246,8 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
         groups=Groups(cells=np.arange(of.cells), slots=HOURS),
         weights=weights + noise * rng.normal(size=usual.shape),
         speeds=weights * (means - centre) + noise * rng.normal(size=usual.shape),
-        weight_variance=noise**2,
-        speed_variance=noise**2,
+        weight_variances=noise**2,
+        speed_variances=noise**2,
     )
     coarse = released_day(of, 0.1, 1, centre)
     day = DayValues(hours=HOURS, stages=(*coarse.stages, StageValues(centre=centre, levels=(single,))))

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from dpops.learning import Groups, Learned, LevelValues, StageValues, State, learned, live, published
-from dpops.learning.state import VERSION, arrays_of, restore_state
+from dpops.learning.state import VERSION
 from dpops.levels.defaults import RETAINED
-from tests.dpops.learning.city import FACTS, HOURS, after, design, truth
+from tests.dpops.learning.city import HOURS, after, design, truth
 
 
 @pytest.fixture(scope="module")
@@ -23,22 +24,12 @@ def folded() -> State:
     return after(8, 0.5)
 
 
-@pytest.mark.slow
-def test_a_state_is_taken_up_as_it_was(folded: State) -> None:
-    again = restore_state(State.new(design(), FACTS), folded.days, folded.recent, arrays_of(folded))
-    assert np.array_equal(learned(again).forecast(HOURS).values, learned(folded).forecast(HOURS).values)
-
-
-def test_a_start_of_another_city_is_refused(folded: State) -> None:
-    arrays = arrays_of(folded) | {"start.effects.local": np.zeros(3)}
-    with pytest.raises(ValueError, match="another city"):
-        restore_state(State.new(design(), FACTS), folded.days, folded.recent, arrays)
-
-
-def test_what_the_arrays_hold_changes_with_their_version_alone(folded: State) -> None:
-    """Where this fails, released entries give other arrays than before: count VERSION up, and write what it is now."""
-    total = sum(float(np.abs(column).sum()) for column in arrays_of(folded).values() if column.dtype == np.float64)
-    assert (VERSION, f"{total:.5g}") == (25, "52163")
+def test_a_state_changes_with_its_version_alone(folded: State) -> None:
+    """Where this fails, released entries give other states than before: count VERSION up, and write what it is now."""
+    arrays: list[np.ndarray] = []
+    msgspec.to_builtins((folded.older, folded.start), enc_hook=lambda array: arrays.append(array))
+    total = sum(float(np.abs(array).sum()) for array in arrays if array.dtype == np.float64)
+    assert (VERSION, f"{total:.5g}") == (25, "52004")
 
 
 def digest() -> str:
@@ -82,8 +73,8 @@ def slot(model: Learned, hour: int, factor: float, noise: float, weight: float =
                 groups=groups,
                 weights=weight * groups.totals(weights),
                 speeds=weight * groups.totals(weights * (factor * means - centre)),
-                weight_variance=noise**2,
-                speed_variance=49 * noise**2,
+                weight_variances=noise**2,
+                speed_variances=49 * noise**2,
             )
         )
     return StageValues(centre=centre, levels=tuple(levels))
@@ -104,7 +95,7 @@ def test_a_storm_is_shown(model: Learned) -> None:
 def test_a_storm_is_not_overstated_where_nothing_tells_what_a_slot_weighs(model: Learned) -> None:
     """A slot is hardly clipped, so it weighs more than a day's released weights say."""
     storm = slot(model, 8, 0.6, 0.05, weight=1 / RETAINED)
-    levels = tuple(replace(level, weight_variance=np.inf) for level in storm.levels)
+    levels = tuple(replace(level, weight_variances=np.inf) for level in storm.levels)
     assert 0.3 < drop(model, {8: replace(storm, levels=levels)}, 8) < 0.45
 
 

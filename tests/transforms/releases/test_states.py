@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from dpops.learning.state import RECENT
+from dpops.learning.state import RECENT, VERSION
 from dpops.levels.bounded import sum_up
 from dpops.levels.parts import count_stage, counted_first, vehicles_in
 from dpops.noise import Noise
@@ -120,6 +121,8 @@ def test_damage_is_told_once_and_loses_nothing(many, plain, full, caplog, damage
     assert full.path.read_bytes() == whole
 
 
+NOTHING = msgspec.msgpack.encode(None)
+
 FORGERS = {
     "another key": StateFile.of_head(Path("key.head"), "a", Signature(b"x" * 32, "check")),
     "another specification of the account": StateFile.of_head(Path("key.head"), "b", OURS),
@@ -127,22 +130,25 @@ FORGERS = {
 }
 
 
-@pytest.mark.parametrize(("forger", "arrays"), grid(list(FORGERS), ["others", "malformed"]))
-def test_arrays_that_were_not_signed_for_this_specification_change_nothing(many, plain, full, caplog, forger, arrays):
+@pytest.mark.parametrize(("forger", "content"), grid(list(FORGERS), ["others", "malformed"]))
+def test_a_state_that_was_not_signed_for_this_specification_changes_nothing(many, plain, full, caplog, forger, content):
     how, kept = replace(HOW, cache_file=full), full.read()
     assert kept is not None
-    forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
-    replace(FORGERS[forger], path=full.path).write(kept._replace(arrays=forged))
+    forged = NOTHING if content == "malformed" else msgspec.msgpack.encode(states.Folded((), None))
+    replace(FORGERS[forger], path=full.path).write(kept._replace(folded=forged))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
     assert [record.message.count("learned anew") for record in caplog.records] == [1]
 
 
-def test_arrays_of_another_model_are_learned_anew_and_end_nothing(many, plain, full):
+@pytest.mark.parametrize("content", [b"\x93\x01\x02\x03", msgspec.msgpack.encode([[], 0]), None])
+def test_a_state_of_another_form_is_learned_anew_and_ends_nothing(many, plain, full, content, caplog):
     kept = full.read()
     assert kept is not None
-    full.write(kept._replace(arrays={"x": np.zeros(3)}))
+    full.write(kept._replace(folded=content) if content else [1, 2])  # the last is no state at all
     assert estimated(many, replace(HOW, cache_file=full)) == plain
+    assert not caplog.records
+    assert content or full.read() == kept
 
 
 def test_without_the_key_there_is_no_file(tmp_path):
@@ -180,10 +186,10 @@ def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(many, plain
 def test_of_two_writers_one_wins_whole(file):
     def write(number: int) -> None:
         for _ in range(20):
-            file.write(StoredState(str(number), number, {"numbers": np.full(5_000, number)}))
+            file.write(StoredState(VERSION, str(number), number, msgspec.msgpack.encode([number] * 5_000)))
             state = file.read()
             assert state is not None
-            assert set(state.arrays["numbers"].tolist()) == {state.number}
+            assert set(msgspec.msgpack.decode(state.folded)) == {state.number}
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, (1, 2)))

@@ -6,28 +6,26 @@ the ledger where missing, damaged or not matching.
 
 import hashlib
 import hmac
-import io
 import logging
-import zipfile
-import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.learning import DayValues, Facts, Learned, LevelValues, StageValues, State, add_day, learned
-from dpops.learning.state import RECENT, VERSION, arrays_of, restore_state
+from dpops.learning.effects import Start
+from dpops.learning.state import RECENT, VERSION
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import Fleet, standing, vehicle_weight, weight_gain
 from dpops.levels.parts import is_too_few, slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
+from dpops.types import Float64s, Int64s
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
 from transforms.places.ground import design_of, texts_of
@@ -43,17 +41,40 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("hatstream.learned")
 LOG.setLevel(logging.WARNING)
 MOST_BYTES = 1 << 30  # of a file: a larger one is not read
-_SIGN_BYTES = 32  # of HMAC-SHA256, before the arrays
-WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
-"""What arrays raise that are none of a state, and a file that is none of arrays."""
+_SIGN_BYTES = 32  # of HMAC-SHA256, before the state
+
+
+class Folded(NamedTuple):
+    """What a state holds of folded days, as in `State`."""
+
+    older: tuple[DayValues, ...]
+    start: Start | None
 
 
 class StoredState(NamedTuple):
-    """A state's arrays, their entries' digest, number of days."""
+    """Version of the model, digest and number of folded days' entries, encoded `Folded`."""
 
+    version: int
     rests_on: str
     number: int
-    arrays: Mapping[str, NDArray[Any]]
+    folded: bytes
+
+    @staticmethod
+    def of(state: State, rests_on: str) -> "StoredState":
+        """Encodes a state: arrays as type, shape and bytes."""
+        folded = msgspec.msgpack.encode(
+            Folded(state.older, state.start), enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes())
+        )
+        return StoredState(VERSION, rests_on, state.days, folded)
+
+    def decoded(self) -> Folded:
+        """Decodes what is folded. Raises msgspec.MsgspecError if it is none."""
+        return msgspec.msgpack.decode(self.folded, type=Folded, dec_hook=_array_of)
+
+
+def _array_of(_kind: object, parts: tuple[str, list[int], bytes]) -> Float64s | Int64s:
+    dtype, shape, data = parts
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -73,15 +94,14 @@ class StateFile:
     def read(self) -> StoredState | None:
         """Reads the file; removes a damaged or forged one with a warning.
 
-        None without file, or where another version of the model wrote it: entries are then fitted anew.
+        None without file, or where another version of hatstream wrote it: entries are then fitted anew.
         """
         try:
             data = read_regular(self.path, MOST_BYTES)
             if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
-                return _decode_state(data[_SIGN_BYTES:])
-        except WRONG:
-            pass  # signed, but not the arrays of a state: refused below like a forged file
-        except FileNotFoundError:
+                stored = msgspec.msgpack.decode(data[_SIGN_BYTES:], type=StoredState)
+                return stored if stored.version == VERSION else None
+        except (FileNotFoundError, msgspec.MsgspecError):  # the latter: signed, but in another version's form
             return None
         except OSError as error:
             LOG.warning("%s cannot be read (%s): it is learned anew from the ledger", self.path, reason_of(error))
@@ -97,27 +117,15 @@ class StateFile:
         return hmac.digest(self.key, data, "sha256")
 
     def write(self, state: StoredState) -> None:
-        """Writes the file atomically, or warns. Names with a blank first are no arrays."""
+        """Writes the file atomically, or warns."""
         if not self.path.parent.is_dir():
             return  # nowhere to put it: it is a cache, and is rebuilt
-        content = io.BytesIO()
-        facts: Mapping[str, Any] = {" version": VERSION, " rests on": state.rests_on, " number": state.number}
-        np.savez_compressed(content, **facts, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own
-        data = content.getvalue()
+        data = msgspec.msgpack.encode(state)
         try:
             with locked(self.path.parent), replacing(self.path, 0o600) as file:
                 file.write(self._sign(data) + data)
         except OSError as error:
             LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
-
-
-def _decode_state(data: bytes) -> StoredState | None:
-    """Decodes arrays and their facts; None if of another version of the model."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-        if int(stored[" version"]) != VERSION:  # facts' names begin with a blank, see `write`
-            return None
-        arrays = {name: stored[name] for name in stored.files if not name.startswith(" ")}
-        return StoredState(str(stored[" rests on"]), int(stored[" number"]), arrays)
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
@@ -203,7 +211,7 @@ def _folded(source: StateSource, periods: int) -> State:
     # A stored state of more periods than are needed here may be another run's, and right.
     is_right = stored is not None and (stored.number > periods or stored.rests_on == digest)
     if file is not None and not is_right:
-        file.write(StoredState(digest, state.days, arrays_of(state)))
+        file.write(StoredState.of(state, digest))
     return state
 
 
@@ -215,8 +223,9 @@ def _known_states(source: StateSource, most_periods: int, stored: StoredState | 
     if stored is not None and stored.number <= most_periods and source.begins_with(stored.number, stored.rests_on):
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
-        with suppress(*WRONG):  # arrays of another model
-            yield restore_state(source.empty, stored.number, recent, stored.arrays)
+        with suppress(msgspec.MsgspecError):  # of another form
+            older, start = stored.decoded()
+            yield replace(source.empty, days=stored.number, recent=recent, older=older, start=start)
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
@@ -250,8 +259,8 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
                 groups=groups,
                 weights=level.weights.reshape(groups.shape) / typical_weight,
                 speeds=level.speeds.reshape(groups.shape) / typical_weight,
-                weight_variance=(level.weight_sd / typical_weight) ** 2,
-                speed_variance=(level.speed_sd / typical_weight) ** 2,
+                weight_variances=np.square(level.weight_sd / typical_weight),
+                speed_variances=np.square(level.speed_sd / typical_weight),
             )
         )
     centre = (read.stage.laid.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
