@@ -65,7 +65,9 @@ def expected_days(
     """
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
-        days = [tuple(map(_at_public_counts, stages)) for stages in days]
+        # Speeds have the full share, at twice the bound: a Laplace scale doubles, a Gaussian variance quadruples.
+        factor = 2 if recipe.kind == "laplace" else 4
+        days = [tuple(replace(s, spread=s.spread * s.alpha * factor) for s in stages) for stages in days]
     weight_sds = [0.0] * len(days) if counts_public else list(_log_weight_sds(days, bounds, counts_vehicles))
     # By class of cells: its share of reports; by day, squared errors by FLEETS, pattern variance, its unknown part.
     cells = [(share, list(_of_cells(days, bounds, busy))) for busy, share in strategy.busyness_classes()]
@@ -111,12 +113,6 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
     """Computes a HAT's residual variance, by its vehicles."""
     return float(TYPICAL.of(np.array(1 + bounds.usual_vehicles * busy)))
-
-
-def _at_public_counts(stage: Stage) -> Stage:
-    """Gives speeds the full share at twice the bound."""
-    # `spread` is a Laplace scale, which doubles, or a Gaussian variance, which quadruples.
-    return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
 def _pattern(variances: strategy.Variances) -> float:
@@ -196,12 +192,8 @@ def place_half_widths(
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:
     """Names the level with most places, and of these with the longest times."""
-    return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
-
-
-def _places(grouped: Level) -> tuple[int, int]:
-    of_cells, of_slots = grouped.groups.shape  # numbers of groups
-    return of_cells, -of_slots
+    shapes = {name: level(name, bounds.hats, Fraction(1)).groups.shape for name, _ in stage.shares}
+    return max(shapes, key=lambda name: (shapes[name][0], -shapes[name][1]))  # (cell groups, slot groups)
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:

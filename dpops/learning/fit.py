@@ -31,7 +31,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     weight_rounds, speed_rounds, *_ = COLD if state.start is None else WARM  # fewer rounds from a fitted start
     weights.fit(_sums(days, "weights"), weight_rounds)
     hat_weights = weights.weights(weights.effects)
-    speeds.fit(_sums(days, "speeds"), weights, hat_weights, speed_rounds, is_last=False)
+    speeds.fit(_sums(days, "speeds"), weights, hat_weights, speed_rounds)
     return weights, speeds, hat_weights
 
 
@@ -48,8 +48,7 @@ def fitted_fields(state: State) -> tuple[WeightField, SpeedField]:
     # the fit of speeds, whose effect "doubt" is the error of the day's log total.
     *fitted_hats, next_hats = weights.weights(weights.effects)
     scaled = [hats * (rough.sum() / hats.sum()) for rough, hats in zip(rough_hats, fitted_hats, strict=True)]
-    speeds.add(next_day)
-    speeds.fit(speed_sums, weights, [*scaled, next_hats], speed_rounds, is_last=True)
+    speeds.fit(speed_sums, weights, [*scaled, next_hats], speed_rounds, next_day)
     return weights, speeds
 
 
@@ -96,10 +95,15 @@ def _merged(sums: Sequence[NoisySums]) -> list[NoisySums]:
         by_group.setdefault((item.day, item.groups.key), []).append(item)
     means = []
     for items in by_group.values():
-        precisions = np.maximum(1 / np.stack([item.variances for item in items]), 1e-300)  # variances may be infinite
-        values = np.average(np.stack([item.values for item in items]), axis=0, weights=precisions)
-        means.append(replace(items[0], values=values, variances=1 / precisions.sum(axis=0)))
+        values, variances = _pooled([item.values for item in items], [item.variances for item in items])
+        means.append(replace(items[0], values=values, variances=variances))
     return means
+
+
+def _pooled(values: Sequence[Float64s], variances: Sequence[Float64s]) -> tuple[Float64s, Float64s]:
+    """Averages arrays by precision; returns means and their variances."""
+    precisions = np.maximum(1 / np.stack(variances), 1e-300)  # variances may be infinite
+    return np.average(np.stack(values), axis=0, weights=precisions), 1 / precisions.sum(axis=0)
 
 
 def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
@@ -184,24 +188,20 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
 def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:
     """Averages one level of several days by precision, around their mean centre.
 
-    A day's sum of weights times (speed - the day's centre), plus `shifts`, its weights times (the day's - mean centre),
-    is its sum around the mean centre. of_days: HATs' weights (cells, slots), stage and level of each day.
+    A day's sum of weights times (speed - the day's centre), plus its weights times (the day's - mean centre), is its
+    sum around the mean centre. of_days: HATs' weights (cells, slots), stage and level of each day.
     """
     hats, stages, levels = zip(*of_days, strict=True)
     groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
-    # Precisions, (days, cell groups, slot groups), above 0 even where a level has no sums, of infinite variance.
-    weight_precisions = np.maximum(1 / np.stack([level.weight_variances for level in levels]), 1e-300)
-    speed_precisions = np.maximum(1 / np.stack([level.speed_variances for level in levels]), 1e-300)
     # Any mean centre is right; near precise days' ones their shifts, which rest on estimated weights, are small.
-    importance = speed_precisions.max(axis=(1, 2))  # of each day: the precision of its most precise group
+    importance = np.array([max(1 / level.speed_variances.min(), 1e-300) for level in levels])  # by days' most precise
     centre = np.tensordot(importance / importance.sum(), centres, 1)
-    shifts = [groups.totals(weights * (of_day - centre)) for weights, of_day in zip(hats, centres, strict=True)]
-    speeds = np.stack([level.speeds for level in levels]) + shifts
-    level = LevelValues(
-        groups=groups,
-        weights=np.average(np.stack([level.weights for level in levels]), axis=0, weights=weight_precisions),
-        speeds=np.average(speeds, axis=0, weights=speed_precisions),
-        weight_variances=1 / weight_precisions.sum(axis=0),
-        speed_variances=1 / speed_precisions.sum(axis=0),
-    )
-    return StageValues(centre=centre, levels=(level,))
+    shifted = [  # sums around the mean centre
+        level.speeds + groups.totals(weights * (of_day - centre))
+        for level, weights, of_day in zip(levels, hats, centres, strict=True)
+    ]
+    weight_noise = [level.weight_variances for level in levels]
+    weights, weight_variances = _pooled([level.weights for level in levels], weight_noise)
+    speeds, speed_variances = _pooled(shifted, [level.speed_variances for level in levels])
+    mean = LevelValues(groups, weights, speeds, weight_variances, speed_variances)
+    return StageValues(centre=centre, levels=(mean,))

@@ -211,12 +211,20 @@ class WeightField(LatentField):
         return length * largest
 
     def _update_variances(self) -> None:
-        """Recomputes log weights' variances, capped and smoothed; all days at once is faster."""
+        """Recomputes log weights' variances, capped and smoothed.
+
+        Within a part of the day effects differ by cell or by hour, not by both, so other differences of sampled
+        variances are sampling errors: smoothed ones are a cell's mean plus an hour's deviation.
+        """
         sizes = [day.hours.size for day in self.days]
         hours, days = np.concatenate([day.hours for day in self.days]), np.repeat(np.arange(len(sizes)), sizes)
-        variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)
-        of_days = np.split(variances, np.cumsum(sizes)[:-1], axis=1)
-        self.variances = [_smoothed(of_day, day.hours) for of_day, day in zip(of_days, self.days, strict=True)]
+        variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)  # faster at once
+        parts = days * HOURS + hours % HOURS // BLOCK_H  # of each slot's day
+        for part in np.unique(parts):
+            of_part = variances[:, parts == part]
+            of_cells = of_part.mean(axis=1, keepdims=True)
+            variances[:, parts == part] = of_cells + of_part.mean(axis=0) - of_cells.mean()
+        self.variances = np.split(variances, np.cumsum(sizes)[:-1], axis=1)
 
     def _update_totals(self, data: LinearData) -> None:
         """Updates precisions of days' log totals around vehicles times retention, and their variances.
@@ -234,20 +242,6 @@ class WeightField(LatentField):
         # Variances of log totals themselves: of their rows without -1 times the retention.
         without_retention = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
         self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without_retention)) / root**2
-
-
-def _smoothed(variances: Float64s, hours: Int64s) -> Float64s:
-    """Smooths sampled variances, (cells, slots): a cell's mean plus an hour's deviation.
-
-    Within a part of the day effects differ by cell or by hour, not by both, so other differences are sampling errors.
-    """
-    parts = hours % HOURS // BLOCK_H
-    result = np.empty_like(variances)
-    for part in np.unique(parts):
-        of_part = variances[:, parts == part]
-        of_cells = of_part.mean(axis=1, keepdims=True)
-        result[:, parts == part] = of_cells + of_part.mean(axis=0) - of_cells.mean()
-    return result
 
 
 MAX_DOUBT_STEP = 0.5  # largest change of a day's doubt (the error of its log weight) in a round
@@ -274,19 +268,23 @@ class SpeedField(LatentField):
         self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]
         self._are_fitted = False  # whether `values` are estimates
 
-    def add(self, next_day: DayValues) -> None:
-        """Appends a day without releases."""
-        self.days = (*self.days, next_day)
-        self.values.append(np.full((self.layout.cells, next_day.hours.size), TYPICAL_KMH))
-
     def fit(
-        self, sums: Sequence[NoisySums], weights: WeightField, hats: Sequence[Float64s], rounds: int, *, is_last: bool
+        self,
+        sums: Sequence[NoisySums],
+        weights: WeightField,
+        hats: Sequence[Float64s],
+        rounds: int,
+        next_day: DayValues | None = None,
     ) -> None:
         """Fits effects, strengths, variances, and doubts: errors of days' log weights, in rounds.
 
         sums: released, of weights times (speed - centre). weights: fitted before. hats: expected weights of each day's
-        HATs, (cells, slots), in typical vehicle-days. is_last: whether covariances of HATs are needed.
+        HATs, (cells, slots), in typical vehicle-days. next_day: in the last fit, a day without releases to append;
+        covariances of HATs are then computed too.
         """
+        if next_day is not None:
+            self.days = (*self.days, next_day)
+            self.values.append(np.full((self.layout.cells, next_day.hours.size), TYPICAL_KMH))
         self.weights, self.traffic = list(hats), [weights.traffic(day.hours) for day in weights.days]
         self._set_one_weights(weights)
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
@@ -296,7 +294,7 @@ class SpeedField(LatentField):
         is_first = not self._are_fitted  # this is the field's first fit
         for index in range(rounds):  # effects, then doubts and with them weights, values, strengths and the spread
             data = self._data(sums, doubts)
-            self.solve(data, is_rough=not (is_last and index + 1 == rounds))
+            self.solve(data, is_rough=next_day is None or index + 1 < rounds)
             mean = self.posterior.mean
             if self._are_fitted:  # without fitted values "doubt" has no regressor
                 doubts = doubts + np.clip(mean.border[entries] - doubts, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)

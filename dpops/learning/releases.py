@@ -43,7 +43,7 @@ class Design:
         return int(self.parents.size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LevelValues:
     """Noisy sums of a level by group: weights, and weights times (speed - centre).
 
