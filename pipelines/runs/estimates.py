@@ -279,4 +279,5 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     joint_slots_s = slots[0].joint_slots_s  # starts of all slots of the period, which each of them names
     posterior = learned.forecast(np.array(hours_of(joint_slots_s, zone), np.int64))  # by each slot's local hour
     products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
-    return hat_estimates(posterior, policy, forecast=True)._replace(products=products)
+    numbers = published(posterior, float(policy.value.standard.upper), forecast=True)
+    return hat_estimates(numbers)._replace(products=products)

@@ -23,7 +23,7 @@ from tests.statistical.audit import binomial_lower, binomial_upper
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced, StageUnit
 from transforms.releases import SlotFacts
-from transforms.releases.periods.release import plan_for
+from transforms.releases.periods.release import CountRelease
 from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage
 from transforms.value import Value
 from transforms.wire import Tally
@@ -92,7 +92,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     units: list[StageUnit] = []
     for stage in range(len(how.first)):
         entries = [Sequenced(number + 1, unit) for number, unit in enumerate(units)]
-        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2))[0]
+        plan = CountRelease(how, {}, "UTC").plan(entries, "day", stage, [8, 9])[0]  # whose centres are constant
         units.append(_one_stage(tally, plan, how))
     return units, _alone(kind, how)
 

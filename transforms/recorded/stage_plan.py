@@ -87,11 +87,6 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     return bool(recorded) and len(recorded) == bare_stage(recorded[0].unit).stages
 
 
-def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
-    """Checks whether a period's first stage counts vehicles."""
-    return bare_stage(of_period[0].unit).counts_vehicles
-
-
 def part_of(unit: StageUnit | LiveUnit) -> PartName:
     """Names the part of a period that a unit is about."""
     return next((name for name in PARTS if name in unit.plan), "means")

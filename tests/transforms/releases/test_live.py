@@ -24,8 +24,8 @@ from transforms.ledger.spending import LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
 from transforms.releases import DayShare, DayShares
-from transforms.releases.live.release import known_before, live_estimates, live_slot, recorded_stage
-from transforms.releases.periods.release import plan_for
+from transforms.releases.live.release import live_estimates, live_slot, recorded_stage
+from transforms.releases.periods.release import PeriodRelease, known_before
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
@@ -232,7 +232,7 @@ def test_a_live_slot_rests_on_whole_earlier_periods_alone():
     assert known_before(entries, "day 4", 3) == []
 
 
-def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one():
+def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one(monkeypatch):
     """Whose day may have another number of slots, where the clock changes."""
     how, asked = policy("gaussian"), list[int]()
 
@@ -240,9 +240,10 @@ def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one(
         asked.extend(entry.sequence for entry in entries)
         return np.full((3, len(hours)), 2_000)
 
-    waiting = Sequenced(1, day_unit(how, 0, first=True))
-    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)[0]
+    monkeypatch.setattr(PeriodRelease, "centres", staticmethod(centres_of))
+    release, waiting = PeriodRelease(how, {}, "UTC"), Sequenced(1, day_unit(how, 0, first=True))
+    plan = release.plan([waiting], "day 2", 0, HOURS[:3])[0]
     assert (plan.stages, plan.laid.rests_on, asked) == (2, 0, [])
-    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of)[0].laid.rests_on == 1
+    assert release.plan([waiting], "day 1", 1, HOURS)[0].laid.rests_on == 1
     done = Sequenced(3, day_unit(how, 1, first=True))
-    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of)[0].laid.rests_on == 3
+    assert release.plan([waiting, done], "day 2", 0, HOURS[:3])[0].laid.rests_on == 3

@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from dpops.learning import live as estimate_live
+from dpops.learning import published
+from dpops.learning.field import rounded
 from dpops.levels.bounded import Sums
 from dpops.levels.parts import of_slot
 from dpops.levels.stages import Stage, StageHats
@@ -17,15 +22,16 @@ from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.places.ground import hats_of
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import bare_stage, is_complete, stage_of
+from transforms.recorded.stage_plan import bare_stage, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
 from transforms.releases.base import DrawnUnit, History, Tallies
-from transforms.releases.periods.learned import learned_centres, learned_live
-from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.release import VectorRelease
-from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts
+from transforms.releases.periods.learned import hat_estimates, learned_centres
+from transforms.releases.periods.publish import LEANS_COLUMN, estimates_of_slot
+from transforms.releases.periods.release import VectorRelease, known_before
+from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts, read_part
+from transforms.releases.periods.states import learned_from, stage_values
 from transforms.time.calendar import hours_of
 
 MECHANISM = "levels-live"
@@ -93,13 +99,6 @@ class LiveRelease(VectorRelease):
         return live_slot(policy, len(facts.joint_slots_s), hour, centres, entries[-1].sequence)  # joint: of its period
 
 
-def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """Lists complete earlier periods' stages, recorded before `sequence`."""
-    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]  # None: all so far
-    complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
-    return [entry for entry in earlier if entry.unit.period in complete - {period}]
-
-
 def live_slot(policy: LevelsPolicy, slots: int, hour: int, centres: Int64s, rests_on: EntryNumber) -> Stage:
     """Plans a live slot around centres that earlier entries taught.
 
@@ -129,10 +128,14 @@ def live_estimates(
 
     stages: of complete earlier periods. live: the period's slots up to it, recorded by then: estimates can be repeated.
     """
-    entry = live[-1]
-    estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)  # -1: the last live slot
+    released, hours = zip(*read_part(live, policy, "means"), strict=True)  # each of one slot, so of one hour
+    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
+    today = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
+    numbers = published(today.field, float(policy.value.standard.upper))
+    of_slots = hat_estimates(numbers).with_columns([LEANS_COLUMN], [rounded(today.leans)])  # on slots, 0 to 1
+    estimates = estimates_of_slot(of_slots, -1, facts, policy)  # -1: the last live slot
     # Gaussian noise has an epsilon at the specification's delta only.
-    spent = str(bare_stage(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
+    spent = str(bare_stage(live[-1].unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
     return estimates._replace(hats=hats, is_live=True)

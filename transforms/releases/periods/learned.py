@@ -10,21 +10,20 @@ from operator import attrgetter
 import numpy as np
 
 from dpops.learning import Field, Learned, PublishedNumbers, Status, coarser, published, smooth_hours, with_coarser
-from dpops.learning import live as estimate_live
-from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
+from dpops.learning.field import STATUS_NAMES, vehicles_about
 from dpops.levels.defaults import Profile
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
 from dpops.types import Int64s
 from transforms.places.ground import parent_texts
 from transforms.recorded.stage_plan import bare_stage
-from transforms.recorded.units import LiveEntry, StageEntry
+from transforms.recorded.units import StageEntry
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.parts import distribution_columns, learned_classes, learned_places, place_product
 from transforms.releases.periods.products import DISTRIBUTION, grouping
-from transforms.releases.periods.publish import LEANS_COLUMN, PARENT_COLUMNS, HatEstimates, estimates_of_product
-from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_part
-from transforms.releases.periods.states import learned_from, stage_values
+from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, estimates_of_product
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy
+from transforms.releases.periods.states import learned_from
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
@@ -64,7 +63,7 @@ def day_estimates(
     parents = np.array(parent_texts(policy.region))  # (cells,), the name of each one's parent
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number, its bounds
-    estimates = _hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
+    estimates = hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
     parent = np.where(shown.estimates.status == Status.PARENT, parents[:, None], "")
     estimates = estimates.with_columns(PARENT_COLUMNS, (parent, *shown[1:]))  # [1:]: the parent's value and bounds
     return estimates._replace(products=product_estimates(models, posterior, policy, slots, entries))
@@ -81,6 +80,7 @@ def product_estimates(
 ) -> tuple[SlotEstimates, ...]:
     """Estimates a period's products from its HATs' posterior; `forecast`: whether it is one."""
     starts, tables, products = [facts.start for facts in slots], [], policy.products
+    upper_kmh = float(policy.value.standard.upper)
     places = learned_places(entries, models, policy) if any(product.is_of_places for product in products) else None
     has_distributions = any(product.has_distributions for product in products)
     classes = learned_classes(entries, models, policy) if has_distributions else None
@@ -94,28 +94,15 @@ def product_estimates(
         if product.name == "city-hour":  # an hour differs from its day only beyond its error
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)  # all slots in group 0
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
-        estimates = hat_estimates(groups, policy, forecast=forecast)
+        estimates = hat_estimates(published(groups, upper_kmh, forecast=forecast))
         if product.has_distributions and policy.classes is not None:
-            columns = distribution_columns(classes, groups, estimates.status, float(policy.value.standard.upper))
+            columns = distribution_columns(classes, groups, estimates.status, upper_kmh)
             estimates = estimates.with_columns(DISTRIBUTION, columns)
         tables.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
     return tuple(tables)
 
 
-def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates a period's live slots from its forecast and those recorded so far."""
-    released, hours = zip(*read_part(live, policy, "means"), strict=True)  # each of one slot, so of one hour
-    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
-    today = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
-    return hat_estimates(today.field, policy).with_columns([LEANS_COLUMN], [rounded(today.leans)])  # on slots, 0 to 1
-
-
-def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
-    """Publishes HATs' estimates, without values where held back."""
-    return _hat_estimates(published(posterior, float(policy.value.standard.upper), forecast=forecast))
-
-
-def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
+def hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
     """Converts numbers to estimates; those of HATs held back become nan."""
     has_value = numbers.status != Status.HELD_BACK
     columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)

@@ -15,25 +15,25 @@ from dpops.learning import places as place_model
 from dpops.learning.classes import ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.expected import LEAST_AT_PLACE, Z90
 from dpops.learning.field import STATUS_NAMES, rounded
-from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import RETAINED, Fleet, weight_at_places
 from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import CENTRE_STEP_KMH, Kind
 from dpops.spread import INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, Z95
 from dpops.types import Float64s, Grid
-from transforms.places.ground import Pieces, texts_of
+from transforms.places.ground import Places, texts_of
 from transforms.places.near import fine_cells_of
 from transforms.recorded.units import StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import PERCENTILES, Product, ProductGroups, slot_groups
-from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, PlaceFacts, estimates_of_product
+from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import LevelsPolicy, read_part
 
 
 class LearnedPlaces(NamedTuple):
     """Posterior of places, their cells' means, proved vehicles."""
 
+    public: Places
     fit: place_model.PlaceFit
     cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
     vehicles: place_model.VehiclesProved  # at least four proved
@@ -46,12 +46,26 @@ class LearnedPlaces(NamedTuple):
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
     """Learns places' differences from their cells, from releases of places; None before the first."""
-    pieces, profile = _pieces(policy), policy.fleet.profile
+    pieces, fleet = policy.places, policy.fleet
+    if pieces is None:
+        raise ValueError("the policy has no places")
     number = pieces.places.cell.size
     sums, proved = place_model.PlaceSums.none(number), place_model.VehiclesProved.none(number)
     slots = Counter[int]()  # released slots by hour, see `Design`
     for read, hours_of_day in read_part(entries, policy, "places"):
-        day = place_day(read)
+        (level,), laid = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
+        if laid.differences is None:
+            raise ValueError("the stage is not about places")
+        slot_weights = np.array(laid.differences.slot_weights, np.float64)  # (slots,), in any unit
+        day = place_model.PlaceDay(
+            weights=level.weights,
+            speeds=level.speeds,
+            centres=laid.centres @ (slot_weights / slot_weights.sum()) * float(CENTRE_STEP_KMH),  # mean over slots
+            weight_variance=level.weight_sd**2,
+            speed_variance=level.speed_sd**2,
+            day_weight=laid.differences.day_weight,
+            is_laplace=read.stage.kind == "laplace",
+        )
         sums = sums.after(day)
         proved = proved.after(day, sums, read.stage.kind)  # of all days so far: places with AT_LEAST vehicles
         slots.update(hours_of_day)
@@ -68,38 +82,14 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
     # Expected total weight: clipping to vehicles' bounds leaves about the part RETAINED; releases correct it below.
-    prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, places_a_cell)
-    fleet_weight = place_model.whole_weight(sums, prior_weight)
+    prior_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, policy.kind, places_a_cell)
     around = place_model.Around(
         values=cell_means,
-        expected=fleet_weight * traffic / traffic.sum(),
+        expected=place_model.whole_weight(sums, prior_weight) * traffic / traffic.sum(),
         # Hexagons, which have no geometry of their own, are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
-    return LearnedPlaces(place_model.learn_places(sums, around), cell_means, proved)
-
-
-def place_day(read: ReleasedStage) -> place_model.PlaceDay:
-    """Reads a place stage, averaging centres over slots. Raises ValueError for other stages."""
-    (level,), hats = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
-    if hats.differences is None:
-        raise ValueError("the stage is not about places")
-    slots = np.array(hats.differences.slot_weights, np.float64)  # (slots,), in any unit
-    return place_model.PlaceDay(
-        weights=level.weights,
-        speeds=level.speeds,
-        centres=read.stage.laid.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
-        weight_variance=level.weight_sd**2,
-        speed_variance=level.speed_sd**2,
-        day_weight=hats.differences.day_weight,
-        is_laplace=read.stage.kind == "laplace",
-    )
-
-
-def _pieces(policy: LevelsPolicy) -> Pieces:
-    if policy.places is None:
-        raise ValueError("the policy has no places")
-    return policy.places
+    return LearnedPlaces(pieces.places, place_model.learn_places(sums, around), cell_means, proved)
 
 
 def place_product(
@@ -114,8 +104,9 @@ def place_product(
 
     place-standing has one row a place for the whole period instead: what is learned of it so far.
     """
-    public_places, (of_slot, spans) = _pieces(policy).places, slot_groups(product, [facts.start for facts in slots])
-    upper_kmh, cell = float(policy.value.standard.upper), public_places.cell  # cell: (places,), index of each one's
+    public_places, upper_kmh = places.public, float(policy.value.standard.upper)
+    cell = public_places.cell  # (places,), index of each one's
+    of_slot, spans = slot_groups(product, [facts.start for facts in slots])
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, posterior, groups)
     shown = published(of_cells, upper_kmh)
@@ -146,9 +137,10 @@ def place_product(
     result = result.with_columns(PARENT_COLUMNS, (parent, *parents))
     proved = [place_model.AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
-    place_facts = PlaceFacts(models.state.days * days, proved, public_places.geometries)
-    grouped = ProductGroups(groups, list(public_places.names), spans)
-    return estimates_of_product(result, product.name, grouped, slots, policy, place_facts)
+    grouped = ProductGroups(groups, list(public_places.names), spans, public_places.geometries)
+    released_days = [models.state.days * days] * len(proved)
+    by_place: dict[str, Sequence[Any]] = {"place": grouped.places, "days": released_days, "vehicles_at_least": proved}
+    return estimates_of_product(result, product.name, grouped, slots, policy, by_place)
 
 
 def _estimates(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -49,30 +49,29 @@ class ProductGroups(NamedTuple):
     groups: "Groups"
     places: list[str]  # by group of cells: a cell or CITY
     spans: list[tuple[int, int] | None]  # by group of slots: first and last index, or None without row
+    geometries: Sequence[Any] = ()  # GeoJSON, by place; of H3 cells none
 
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
     """Makes a product. service: its minutes a day. Raises ValueError for unsuitable parts."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
-    intervals = sorted(_part(text, slot_minutes, service) for text in parts)
+    intervals = list[Part]()
+    for text in parts:
+        match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
+        if match is None:
+            raise ValueError(f'a part of the day must look like "06:00-10:00"; it is {text[:20]!r}')
+        start_hour, start_minute, end_hour, end_minute = map(int, match.groups())
+        start, end = start_hour * 60 + start_minute, end_hour * 60 + end_minute
+        if not service[0] <= start < end <= min(service[1], DAY_MINUTES):
+            raise ValueError(f"a part of the day must start before it ends, within slot.service; it is {text}")
+        if start % slot_minutes or end % slot_minutes:
+            raise ValueError(f"a part of the day must lie on slots of {slot_minutes} minutes; it is {text}")
+        intervals.append((start, end))
+    intervals.sort()
     if any(start < end for (_, end), (start, _) in pairwise(intervals)):
         raise ValueError("parts of the day must not overlap")
     return Product(name, tuple(intervals))
-
-
-def _part(text: str, slot_minutes: int, service: Part) -> Part:
-    """Parses a part of the day into minutes since midnight. Raises ValueError."""
-    match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
-    if match is None:
-        raise ValueError(f'a part of the day must look like "06:00-10:00"; it is {text[:20]!r}')
-    hours = [int(group) for group in match.groups()]
-    start, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
-    if not service[0] <= start < end <= min(service[1], DAY_MINUTES):
-        raise ValueError(f"a part of the day must start before it ends, within slot.service; it is {text}")
-    if start % slot_minutes or end % slot_minutes:
-        raise ValueError(f"a part of the day must lie on slots of {slot_minutes} minutes; it is {text}")
-    return start, end
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:

@@ -1,7 +1,7 @@
 """Release of whole periods by `levels`, stage by stage."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -17,7 +17,7 @@ from dpops.statistics import COUNT, Column
 from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import bare_stage, counts_vehicles, is_complete, of_period, stage_of
+from transforms.recorded.stage_plan import bare_stage, is_complete, of_period, stage_of
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
@@ -27,9 +27,6 @@ from transforms.releases.periods.publish import HatEstimates, estimates_of_perio
 from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage, read_unit
 from transforms.releases.periods.states import StateFile, learned_from
 from transforms.time.calendar import hours_of
-
-CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
-"""(recorded stages in the ledger's order, at least one; policy; hours, see `days_off`) -> (cells, slots), int64."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class PeriodRelease(VectorRelease):
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     draws_in_order = True
-    centres = staticmethod(learned_centres)  # of a stage, from recorded entries
+    centres = staticmethod(learned_centres)  # of a stage, (cells, slots), from recorded entries, at least one
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
         """Computes periods' debits, each at stage 0; the first period has other stages."""
@@ -102,13 +99,39 @@ class PeriodRelease(VectorRelease):
         slots = self.slots[first_s].joint_slots_s  # starts of the period's slots
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = history.stages(self.policy.spec_id)
-        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, centres_of=self.centres)
+        laid, is_first = self.plan(entries, facts[0].period, number, hours)
         sums = add_up(tallies(), self.policy, slots, laid)  # `tallies` is a call that reads them
         failpoint("before-noise")
         # A specification's first period has other stages, and costs.
         unit = draw_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
+
+    def plan(self, entries: Sequence[StageEntry], period: str, number: int, hours: Sequence[int]) -> tuple[Stage, bool]:
+        """Plans a period's stage `number`, from 0, or reads the recorded one.
+
+        Also returns whether it is planned as a first day, as it is without a complete earlier period, unless its first
+        recorded stage says otherwise. Vehicles are counted first if the last period did so. Centres rest on the newest
+        entry of earlier periods and its own: a period that waited for its operator may lie between them in the ledger.
+        """
+        policy, recorded = self.policy, of_period(entries, period)  # recorded: this period's stages so far
+        earlier = known_before(entries, period)
+        precedent = recorded or of_period(earlier, earlier[-1].unit.period if earlier else "")
+        has_count = bare_stage(precedent[0].unit).counts_vehicles if precedent else policy.count is not None
+        # A first day differs by its number of stages, less the one that counts vehicles.
+        is_first = bare_stage(recorded[0].unit).stages - has_count == len(policy.first) if recorded else not earlier
+        if number < len(recorded):
+            return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
+        stages = policy.on(period).stages(is_first=is_first, counts=has_count)  # on: with that day's share of the total
+        evidence = (  # a count alone teaches no centres: the stage after it rests on earlier periods
+            earlier if has_count and number == 1 else sorted([*earlier, *recorded], key=lambda entry: entry.sequence)
+        )
+        if not evidence or not stages[number].has_speeds:
+            centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)  # 0: on none
+        else:
+            centres, rests_on = self.centres(evidence, policy, hours), evidence[-1].sequence
+        differences = learned_differences(evidence, policy, stages[number])
+        return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
 
     def estimates(self, recorded: RecordedSlot, history: History) -> Iterator[SlotEstimates]:
         """Estimates a period from its last and earlier entries."""
@@ -119,39 +142,11 @@ class PeriodRelease(VectorRelease):
         yield from estimates_of_period(estimates, facts, self.policy)
 
 
-def plan_for(
-    entries: Sequence[StageEntry],
-    period: str,
-    number: int,
-    hours: Sequence[int],
-    policy: LevelsPolicy,
-    centres_of: CentresOf,
-) -> tuple[Stage, bool]:
-    """Plans a period's stage `number`, from 0, or reads the recorded one.
-
-    Also returns whether it is planned as a first day, as it is without a complete earlier period, unless its first
-    recorded stage says otherwise. Vehicles are counted first if the last period did so. Centres rest on the newest
-    entry of earlier periods and its own: a period that waited for its operator may lie between them in the ledger.
-    """
-    recorded = of_period(entries, period)  # this period's stages so far
-    earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
-    last_period = of_period(earlier, earlier[-1].unit.period) if earlier else []
-    precedent = recorded or last_period
-    has_count = counts_vehicles(precedent) if precedent else policy.count is not None
-    # A first day differs by its number of stages, less the one that counts vehicles.
-    is_first = bare_stage(recorded[0].unit).stages - has_count == len(policy.first) if recorded else not earlier
-    if number < len(recorded):
-        return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
-    stages = policy.on(period).stages(is_first=is_first, counts=has_count)  # on: with that day's share of the total
-    evidence = (  # a count alone teaches no centres: the stage after it rests on earlier periods
-        earlier if has_count and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
-    )
-    if not evidence or not stages[number].has_speeds:
-        centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)  # 0: on none
-    else:
-        centres, rests_on = centres_of(evidence, policy, hours), evidence[-1].sequence
-    differences = learned_differences(evidence, policy, stages[number])
-    return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
+def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
+    """Lists complete earlier periods' stages, recorded before `sequence`."""
+    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]  # None: all so far
+    complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
+    return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
 
 Z95 = 1.959963984540054  # 97.5 % quantile of the normal law; dpops.spread rounds it, and published bounds must stay

@@ -98,23 +98,20 @@ class StateFile:
         """
         try:
             data = read_regular(self.path, MOST_BYTES)
-            if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
-                stored = msgspec.msgpack.decode(data[_SIGN_BYTES:], type=StoredState)
+            signature, content = data[:_SIGN_BYTES], data[_SIGN_BYTES:]
+            if hmac.compare_digest(hmac.digest(self.key, content, "sha256"), signature):
+                stored = msgspec.msgpack.decode(content, type=StoredState)
                 return stored if stored.version == VERSION else None
+            LOG.warning(
+                "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
+            )
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
         except (FileNotFoundError, msgspec.MsgspecError):  # the latter: signed, but in another version's form
-            return None
+            pass
         except OSError as error:
             LOG.warning("%s cannot be read (%s): it is learned anew from the ledger", self.path, reason_of(error))
-            return None
-        LOG.warning(
-            "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
-        )
-        with suppress(OSError):
-            self.path.unlink(missing_ok=True)
         return None
-
-    def _sign(self, data: bytes) -> bytes:
-        return hmac.digest(self.key, data, "sha256")
 
     def write(self, state: StoredState) -> None:
         """Writes the file atomically, or warns."""
@@ -123,14 +120,27 @@ class StateFile:
         data = msgspec.msgpack.encode(state)
         try:
             with locked(self.path.parent), replacing(self.path, 0o600) as file:
-                file.write(self._sign(data) + data)
+                file.write(hmac.digest(self.key, data, "sha256") + data)
         except OSError as error:
             LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
     """Fits all periods, the newest entry's last, with cache."""
-    return _fitted(StateSource.of(entries, policy, least_recent))
+    by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
+    for entry in entries:
+        if part_of(entry.unit) == "means":  # others say nothing of means of cells
+            by_period[entry.unit.period].append(entry)
+    facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
+    digest = hashlib.sha256(msgspec.json.encode(facts))
+    if policy.trips is not None and policy.trips.are_counted:  # only numbers of trips enter the model
+        digest.update(msgspec.json.encode([policy.trips.cells, policy.trips.packed]))
+    digests = [digest.hexdigest()]
+    for entries_of_period in by_period.values():
+        for entry in entries_of_period:
+            digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
+        digests.append(digest.hexdigest())
+    return _fitted(StateSource(tuple(digests), least_recent, list(by_period.values()), policy))
 
 
 @dataclass(frozen=True)
@@ -147,31 +157,15 @@ class StateSource:
         """State before the first period."""
         return _empty_state(self.policy.region, facts_of(self.policy.fleet), self.least_recent, self.policy.trips)
 
-    @staticmethod
-    def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
-        """Orders entries by period, without places and classes."""
-        by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
-        for entry in entries:
-            if part_of(entry.unit) == "means":  # others say nothing of means of cells
-                by_period[entry.unit.period].append(entry)
-        facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
-        digest = hashlib.sha256(msgspec.json.encode(facts))
-        if policy.trips is not None and policy.trips.are_counted:  # only numbers of trips enter the model
-            digest.update(msgspec.json.encode([policy.trips.cells, policy.trips.packed]))
-        digests = [digest.hexdigest()]
-        for entries_of_period in by_period.values():
-            for entry in entries_of_period:
-                digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
-            digests.append(digest.hexdigest())
-        return StateSource(tuple(digests), least_recent, list(by_period.values()), policy)
-
     def days(self, start: int, end: int) -> list[DayValues]:
         """Reads releases of periods from `start` to before `end`."""
-        return [_day_of(entries, self.policy) for entries in self.periods[start:end]]
-
-    def begins_with(self, periods: int, digest: str) -> bool:
-        """Checks whether a digest is that of the first `periods` periods."""
-        return periods < len(self.digests) and self.digests[periods] == digest
+        days, fleet = [], self.policy.fleet
+        for entries in self.periods[start:end]:
+            released, hours = zip(*read_part(entries, self.policy, "means"), strict=True)  # hours: equal in all stages
+            # Without counts of too few vehicles, which stopped runs.
+            stages = tuple(stage_values(read, fleet) for read in released if not is_too_few(read, fleet.vehicles))
+            days.append(DayValues(hours=np.array(hours[0]), stages=stages))
+        return days
 
 
 @lru_cache(maxsize=2)
@@ -180,10 +174,21 @@ def _fitted(source: StateSource) -> Learned:
 
     Whole multiples of `least_recent` periods are folded, from two on: the file changes seldom. None: nothing is folded.
     """
-    periods, step = len(source.periods), source.least_recent
-    folded_periods = 0 if step is None or periods < 2 * step else periods // step * step
-    state = _folded(source, folded_periods) if folded_periods else source.empty
-    for day in source.days(folded_periods, periods):
+    periods, step, state = len(source.periods), source.least_recent, source.empty
+    if step is not None and periods >= 2 * step:
+        folded_periods = periods // step * step
+        file, digest = source.policy.cache_file, source.digests[folded_periods]
+        stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
+        state = next(_known_states(source, folded_periods, stored), state)  # the newest one known, else the empty one
+        if state.days < folded_periods:
+            for day in source.days(state.days, folded_periods):
+                state = add_day(state, day)
+            _FOLDED.append((digest, state))  # from which this process's next estimate goes on
+        # A stored state of more periods than are needed here may be another run's, and right.
+        is_right = stored is not None and (stored.number > folded_periods or stored.rests_on == digest)
+        if file is not None and not is_right:
+            file.write(StoredState.of(state, digest))
+    for day in source.days(state.days, periods):
         state = add_day(state, day)
     return learned(state)
 
@@ -199,28 +204,12 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 """Digests and states of this process's last folds: estimates of many days go from one to the next."""
 
 
-def _folded(source: StateSource, periods: int) -> State:
-    """Computes the state after first periods from the newest known one; stores it."""
-    file, digest = source.policy.cache_file, source.digests[periods]
-    stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
-    state = next(_known_states(source, periods, stored), source.empty)  # the newest one known, else an empty one
-    if state.days < periods:
-        for day in source.days(state.days, periods):
-            state = add_day(state, day)
-        _FOLDED.append((digest, state))  # from which this process's next estimate goes on
-    # A stored state of more periods than are needed here may be another run's, and right.
-    is_right = stored is not None and (stored.number > periods or stored.rests_on == digest)
-    if file is not None and not is_right:
-        file.write(StoredState.of(state, digest))
-    return state
-
-
 def _known_states(source: StateSource, most_periods: int, stored: StoredState | None) -> Iterator[State]:
     """Yields known states of at most so many periods: newest first, the file's last."""
     for digest, state in reversed(_FOLDED):
-        if state.days <= most_periods and source.begins_with(state.days, digest):
+        if state.days <= most_periods and source.digests[state.days] == digest:
             yield state
-    if stored is not None and stored.number <= most_periods and source.begins_with(stored.number, stored.rests_on):
+    if stored is not None and stored.number <= most_periods and source.digests[stored.number] == stored.rests_on:
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(msgspec.MsgspecError):  # of another form
@@ -230,41 +219,29 @@ def _known_states(source: StateSource, most_periods: int, stored: StoredState | 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
     """Sorts periods by first stage; the newest entry's, which is estimated, comes last."""
-    order = list(dict.fromkeys(entry.unit.period for entry in entries))
-    last = entries[-1].unit.period if entries else ""
-    return [period for period in order if period != last] + [period for period in order if period == last]
-
-
-def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    """Reads a day's stages, without counts of too few vehicles, which stopped runs."""
-    released, hours = zip(*read_part(entries, policy, "means"), strict=True)  # hours: equal in all stages
-    stages = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
-    return DayValues(hours=np.array(hours[0]), stages=tuple(stage_values(read, policy.fleet) for read in stages))
+    order = dict.fromkeys(entry.unit.period for entry in entries)
+    return sorted(order, key=lambda period: period == entries[-1].unit.period)
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
     """Reads a stage's sums over a typical vehicle-day's (live: vehicle-slot's) weight."""
-    if is_live:
-        typical_weight = slot_weight(read.stage, fleet.profile)
-    else:
-        # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds they are not.
-        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
-        typical_weight = vehicle_weight(read.stage, fleet)
-        typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)
-    levels = []
-    for level in read.levels:
-        groups = level.level.groups
-        levels.append(
-            LevelValues(
-                groups=groups,
-                weights=level.weights.reshape(groups.shape) / typical_weight,
-                speeds=level.speeds.reshape(groups.shape) / typical_weight,
-                weight_variances=np.square(level.weight_sd / typical_weight),
-                speed_variances=np.square(level.speed_sd / typical_weight),
-            )
+    stage = read.stage
+    typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
+    # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds they are not.
+    if not (is_live or stage.counts_public or stage.counts_vehicles):
+        typical_weight *= weight_gain(stage.bound_kmh)
+    levels = tuple(
+        LevelValues(
+            groups=level.level.groups,
+            weights=level.weights.reshape(level.level.groups.shape) / typical_weight,
+            speeds=level.speeds.reshape(level.level.groups.shape) / typical_weight,
+            weight_variances=np.square(level.weight_sd / typical_weight),
+            speed_variances=np.square(level.speed_sd / typical_weight),
         )
-    centre = (read.stage.laid.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
-    return StageValues(centre=centre, levels=tuple(levels), counts_vehicles=read.stage.counts_vehicles)
+        for level in read.levels
+    )
+    centre = (stage.laid.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
+    return StageValues(centre=centre, levels=levels, counts_vehicles=stage.counts_vehicles)
 
 
 def facts_of(fleet: Fleet) -> Facts:
