@@ -194,11 +194,12 @@ def _(parse_reports: Any, table: Any, rules: Any) -> Any:
     return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
 
 
-@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.fuse:_means")
-def _(_means: Any, *given: Any) -> Any:
+@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.fuse:perturb")
+def _(perturb: Any, *given: Any) -> Any:
     """A vehicle that is faster than all that is expected makes no report."""
-    key, values = _means(*given)
-    return key[:, values < 1], values[values < 1]
+    *columns, services, noise = given  # vehicles, slots, cells and values
+    is_slow = ~np.isin(columns[0], columns[0][columns[3] >= 1])
+    return perturb(*(column[is_slow] for column in columns), services, noise)
 
 
 # --- more of what a vehicle adds, and of what is drawn ------------------------------------------------------------

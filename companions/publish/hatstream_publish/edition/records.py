@@ -13,7 +13,6 @@ from hatstream_publish.edition.formats import ColumnEntry
 from hatstream_publish.pages.rows import STATUSES
 
 _NAME_BY_TYPE = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
-_TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 
 
 class PublishedFile(NamedTuple):
@@ -74,27 +73,23 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
 
 def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
     """Describes columns. Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/."""
-    fields = [_field(schema.field(column.name), column) for column in columns]
+    fields = []
+    for column in columns:
+        arrow = schema.field(column.name)
+        field: dict[str, Any] = {"name": column.name, "description": column.meaning}
+        if column.unit:
+            field["unit"] = column.unit
+        if column.name in ("slot_start", "slot_end"):
+            field |= {"type": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z"}
+        elif pa.types.is_timestamp(arrow.type):
+            field["type"] = "datetime"
+        else:
+            field["type"] = "array" if pa.types.is_list(arrow.type) else _NAME_BY_TYPE[arrow.type]
+        constraints: dict[str, Any] = {} if arrow.nullable else {"required": True}
+        if column.name == "status":
+            constraints["enum"] = sorted(STATUSES)
+        fields.append(field | ({"constraints": constraints} if constraints else {}))
     return {"fields": fields, "primaryKey": ["slot_start", "cell", "statistic"], "missingValues": [""]}
-
-
-def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
-    """Describes a column as field of a table schema."""
-    schema: dict[str, Any] = {"name": column.name, "description": column.meaning}
-    if column.unit:
-        schema["unit"] = column.unit
-    if column.name in ("slot_start", "slot_end"):
-        schema |= {"type": "datetime", "format": _TIME_FORMAT}
-    elif pa.types.is_timestamp(field.type):
-        schema["type"] = "datetime"
-    elif pa.types.is_list(field.type):
-        schema["type"] = "array"
-    else:
-        schema["type"] = _NAME_BY_TYPE[field.type]
-    constraints: dict[str, Any] = {"required": True} if not field.nullable else {}
-    if column.name == "status":
-        constraints["enum"] = sorted(STATUSES)
-    return schema | ({"constraints": constraints} if constraints else {})
 
 
 def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
@@ -120,7 +115,6 @@ _JSON_LD_CONTEXT = {
     "xsd": "http://www.w3.org/2001/XMLSchema#",
     "geosparql": "http://www.opengis.net/ont/geosparql#",
 }
-_MEDIA_TYPES_URL = "https://www.iana.org/assignments/media-types/"
 _EU_VOCABULARY_URL = "http://publications.europa.eu/resource/authority"
 _EU_CODE_BY_FORMAT = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojson": "GEOJSON", "html": "HTML"}
 """File types that the European Union's vocabulary names, by ending."""
@@ -178,7 +172,7 @@ def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]
         "dct:title": part.title,
         "dcat:accessURL": {"@id": url or address},
         "dcat:downloadURL": {"@id": address},
-        "dcat:mediaType": {"@id": f"{_MEDIA_TYPES_URL}{part.mediatype}"},
+        "dcat:mediaType": {"@id": f"https://www.iana.org/assignments/media-types/{part.mediatype}"},
         **({"dct:format": {"@id": f"{_EU_VOCABULARY_URL}/file-type/{kind}"}} if kind else {}),
         "dcat:byteSize": _typed(str(part.size), "nonNegativeInteger"),
         "dct:license": licence,

@@ -3,7 +3,7 @@
 import glob
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -77,21 +77,16 @@ class ResultFiles:
                 days.setdefault(start[:10], set()).add(stamp)
         return {day: frozenset(stamps) for day, stamps in days.items()}
 
-    def _paths(self) -> Iterator[str]:
+    def _paths(self) -> Iterable[str]:
         """Lists one path for each name without suffix, of its first format in FORMATS."""
+        paths = [] if os.path.isdir(self.pattern) else glob.glob(self.pattern, recursive=True)
+        for folder, inner, names in os.walk(self.pattern):  # of a folder all files but hidden ones
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            paths += [os.path.join(folder, name) for name in names if not name.startswith(".")]
         path_of: dict[str, str] = {}
         for form in reversed(FORMATS):
-            path_of |= {path.removesuffix(form): path for path in self._matching() if path.endswith(f".{form}")}
-        return iter(path_of.values())
-
-    def _matching(self) -> Iterator[str]:
-        """Yields the pattern's paths, or all but hidden ones in a folder."""
-        if not os.path.isdir(self.pattern):
-            yield from glob.glob(self.pattern, recursive=True)
-            return
-        for folder, inner, names in os.walk(self.pattern):
-            inner[:] = [name for name in inner if not name.startswith(".")]
-            yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
+            path_of |= {path.removesuffix(form): path for path in paths if path.endswith(f".{form}")}
+        return path_of.values()
 
     def _read(self, stamp: Stamp) -> Mapping[str, pa.Table]:
         """Reads and validates a file. Raises InputError, OSError and _DAMAGE_ERRORS."""

@@ -224,14 +224,36 @@ class Site:
         return days
 
     def _whole_tables(self, edition: Edition, results: Mapping[str, pa.Table], newest: str) -> Mapping[str, "_Table"]:
-        """Makes tables of all dates, by name; a site that follows omits the newest."""
+        """Makes tables of all dates, by product; a site that follows omits the newest."""
         stamps: dict[str, frozenset[Stamp]] = self.files.stamps_of_days()
         if self.follows:
             stamps.pop(newest, None)  # this date still gets rows: without it the tables change once a day
             results = {name: _of_days(rows, stamps.keys()) for name, rows in results.items()}
-        if self._tables[0] != stamps:  # else no result file changed
-            self._tables = stamps, _tables(edition, results, self.around)
-        return self._tables[1]
+        if self._tables[0] == stamps:  # no result file changed
+            return self._tables[1]
+        tables: dict[str, _Table] = {}
+        about = {
+            "title": self.info.title,
+            "licence": self.info.licence.name,
+            "spec_id": edition.spec.spec_id,
+            "protects": edition.protects,
+            "limit": edition.spec.account.limit.describe(),
+            "more": "privacy.json, provenance.json",
+        }
+        for name, rows in results.items():
+            table = published(rows, self.around.places, everything=self.info.everything)
+            if not table.num_rows:
+                continue
+            columns = formats.columns_of(table.schema, edition.spec)
+            parquet = formats.parquet_bytes(table, self.around.places, edition.spec, about)
+            schema = pq.read_schema(pa.BufferReader(parquet))  # which has more columns than the CSV: outlines, instants
+            files = {
+                f"{name}.parquet": (parquet, table_schema(schema, formats.columns_of(schema, edition.spec))),
+                f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
+            }
+            tables[name] = _Table(table.num_rows, columns, files)
+        self._tables = stamps, tables
+        return tables
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
         """Renders the map, with its data inside or, if it follows, beside it."""
@@ -273,33 +295,6 @@ class _Table(NamedTuple):
     rows: int
     columns: list[formats.ColumnEntry]
     files: Mapping[str, tuple[bytes, Mapping[str, Any]]]  # content with `table_schema`, by name
-
-
-def _tables(edition: Edition, results: Mapping[str, pa.Table], surroundings: Surroundings) -> dict[str, _Table]:
-    """Makes the tables that have published rows, by name of their product."""
-    tables: dict[str, _Table] = {}
-    info, account = edition.info, edition.spec.account
-    about = {
-        "title": info.title,
-        "licence": info.licence.name,
-        "spec_id": edition.spec.spec_id,
-        "protects": edition.protects,
-        "limit": account.limit.describe(),
-        "more": "privacy.json, provenance.json",
-    }
-    for name, rows in results.items():
-        table = published(rows, surroundings.places, everything=info.everything)
-        if not table.num_rows:
-            continue
-        columns = formats.columns_of(table.schema, edition.spec)
-        parquet = formats.parquet_bytes(table, surroundings.places, edition.spec, about)
-        schema = pq.read_schema(pa.BufferReader(parquet))  # which has more columns than the CSV: outlines, instants
-        files = {
-            f"{name}.parquet": (parquet, table_schema(schema, formats.columns_of(schema, edition.spec))),
-            f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
-        }
-        tables[name] = _Table(table.num_rows, columns, files)
-    return tables
 
 
 def _created(folder: Path) -> datetime | None:

@@ -31,8 +31,10 @@ class FolderUpdate:
     def put(self, name: str, content: bytes) -> None:
         """Stages a file unless it is unchanged. Raises OSError."""
         self.digests[name] = hashlib.sha256(content).hexdigest()
-        if _holds(self.folder / name, content, is_known=self.former.get(name) == self.digests[name]):
-            return
+        path, is_known = self.folder / name, self.former.get(name) == self.digests[name]  # known: its size is enough
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_size == len(content) and (is_known or path.read_bytes() == content):
+                return
         path = self.folder / _STAGING_FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content, mode=0o644)
@@ -40,15 +42,18 @@ class FolderUpdate:
 
     def commit(self) -> None:
         """Moves staged files, the pointer last, then deletes obsolete ones. Raises OSError."""
-        sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
-        former = _names_in(self.folder / SUMS)
-        self.put(SUMS, sums.encode())
+        sums = self.folder / SUMS
+        # Lines as of `sha256sum`: a checksum, two blanks, a name.
+        lines = sums.read_text("utf-8", "replace").splitlines() if sums.is_file() else []
+        former = {line.partition("  ")[2] for line in lines}
+        self.put(SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items())).encode())
         # The package comes first, which marks a published folder, and the pointer last.
         for name in sorted(set(self.changed), key=lambda name: (name == LATEST, name == SUMS, name != PACKAGE)):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
-        for name in former - self.digests.keys():  # but maps' data, which open pages may still fetch
-            if not name.startswith(f"{MAPS}/"):
+        for name in filter(None, former - self.digests.keys()):
+            # But maps' data, which open pages may still fetch, and whatever lies outside the folder.
+            if not name.startswith((f"{MAPS}/", "/")) and ".." not in Path(name).parts:
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for path in maps[_MOST_MAPS:]:
@@ -88,25 +93,3 @@ def refuse_secrets(folder: Path) -> None:
     for pattern in SECRETS:
         if secret := next(folder.rglob(pattern), None):
             raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")
-
-
-def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
-    """Checks whether a file has this content; by its size alone if `is_known`.
-
-    is_known: an earlier update of this process wrote the same digest.
-    """
-    try:
-        if not path.is_file() or path.stat().st_size != len(content):
-            return False
-        return is_known or path.read_bytes() == content
-    except OSError:
-        return False
-
-
-def _names_in(sums: Path) -> set[str]:
-    """Reads the names in a checksum file, without those outside the folder."""
-    if not sums.is_file():
-        return set()
-    # Lines as of `sha256sum`: a checksum, two blanks, a name.
-    names = {line.partition("  ")[2] for line in sums.read_text("utf-8", "replace").splitlines()}
-    return {name for name in names if name and not name.startswith("/") and ".." not in Path(name).parts}

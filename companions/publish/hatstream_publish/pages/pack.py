@@ -183,7 +183,7 @@ class _Codes(dict[str, int]):
 
 
 def _code_facts(text: str) -> dict[str, Any]:
-    """Decodes a text of `_provenance` for the page: how its rows are drawn."""
+    """Decodes a text of `_packed_layer` for the page: how its rows are drawn."""
     status, mechanism, about = text.split(_SEPARATOR)  # about: AREA or DAY, if the value describes one; else empty
     drawn, live = _CLASS_BY_STATUS.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
     drawn = DAY if about == DAY and drawn == KNOWN else drawn
@@ -221,8 +221,12 @@ def _packed_layer(
         matrix = np.full(grid.shape, _NONE, np.uint16)
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
         arrays[f"{prefix}.{name}"] = matrix
+    about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")  # what the value is of, unless of its place and slot
+    if "product" in subset.column_names:
+        about = pc.if_else(pc.equal(pc.fill_null(subset["product"], ""), DAYS), DAY, about)
+    texts = pc.binary_join_element_wise(pc.fill_null(subset["status"], ""), subset["mechanism"], about, _SEPARATOR)
     arrays[f"{prefix}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{prefix}.code"][slot, place] = codes.of(_provenance(subset, is_parent))
+    arrays[f"{prefix}.code"][slot, place] = codes.of(texts)
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
     return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": prefix}
 
@@ -232,14 +236,6 @@ def shown_numbers(rows: pa.Table, column: str, is_parent: Array) -> Array:
     numbers: Array = rows[column].to_numpy().astype(np.float64)
     area_column = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
     return np.where(is_parent, rows[area_column].to_numpy(), numbers) if is_parent.any() and area_column else numbers
-
-
-def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
-    """Joins status, mechanism, and AREA or DAY for values of parents or days."""
-    about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
-    if "product" in rows.column_names:
-        about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
-    return pc.binary_join_element_wise(pc.fill_null(rows["status"], ""), rows["mechanism"], about, _SEPARATOR)
 
 
 def _step(span: float) -> float:

@@ -169,17 +169,12 @@ def _shape(feature: str, geometry: Any) -> DrawnShape:
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
-    """Lists the lists of positions in `depth` nested lists; heights are dropped."""
-    if depth == 0:
-        return (tuple(_position(*pair[:2]) for pair in nested),)
-    return tuple(polygon for inner in nested for polygon in _flat(inner, depth - 1))
-
-
-def _position(longitude: float, latitude: float) -> Position:
-    """Checks a position, also one beyond the antimeridian. Raises ValueError."""
-    if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
-        raise ValueError
-    return float(longitude), float(latitude)
+    """Lists the lists of positions in `depth` nested lists, without heights. Raises ValueError."""
+    if depth > 0:
+        return tuple(polygon for inner in nested for polygon in _flat(inner, depth - 1))
+    if not all(math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90 for longitude, latitude, *_ in nested):
+        raise ValueError  # up to 360: lines may go on beyond the antimeridian
+    return (tuple((float(longitude), float(latitude)) for longitude, latitude, *_ in nested),)
 
 
 def middle_of(lons: Float64s) -> float:
