@@ -184,20 +184,6 @@ class Duty(NamedTuple):
     every_s: float
 
 
-def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
-    """Draws each bus's shift; heavy reporters report four or five times as often."""
-    count = fleet.vehicles
-    heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
-    kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTY_HOURS), count, p=_DUTY_SHARES))
-    first, last, shortest, longest = _DUTY_HOURS[kind].T  # hours of the start, and lengths
-    start_s = 3600 * rng.uniform(first, last)
-    end_s = start_s + 3600 * rng.uniform(shortest, longest)
-    reports_per_interval = np.where(heavy, rng.integers(4, 6, count), 1)
-    every_s = np.maximum(1.0, fleet.report_every_s / reports_per_interval)  # no two within the same second
-    route = rng.permutation(np.arange(count) % fleet.routes)
-    return map(Duty, range(count), route, start_s, end_s, every_s)
-
-
 def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
     """Draws the town's routes and a day's duties, lazily."""
     # Drawn in any case, so that a day's duties are the same whatever the town.
@@ -209,24 +195,22 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
         # 1: a state of their own, apart from that of the seed alone.
         streets = np.random.default_rng([fleet.seed if fleet.town_seed is None else fleet.town_seed, 1])
         routes = [replace(route, paces=streets.choice(PACES, ceil(route.length_m / STREET_M))) for route in routes]
-    return routes, _draw_duties(rng, fleet)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Runs:
-    """Driven duty: an element for each run from halt to halt."""
-
-    odometer_m: Vector  # at departure
-    length_m: Vector
-    depart_s: Vector
-    lasts_s: Vector
-    peak_ms: Vector
+    count = fleet.vehicles
+    heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
+    kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTY_HOURS), count, p=_DUTY_SHARES))
+    first, last, shortest, longest = _DUTY_HOURS[kind].T  # hours of the start, and lengths
+    start_s = 3600 * rng.uniform(first, last)
+    end_s = start_s + 3600 * rng.uniform(shortest, longest)
+    reports_per_interval = np.where(heavy, rng.integers(4, 6, count), 1)
+    every_s = np.maximum(1.0, fleet.report_every_s / reports_per_interval)  # no two within the same second
+    route_of_bus = rng.permutation(np.arange(count) % fleet.routes)
+    return routes, map(Duty, range(count), route_of_bus, start_s, end_s, every_s)
 
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     """Simulates a bus's reports during its duty, every `duty.every_s`, with GPS noise."""
     report_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
-    odometer_m, speed_ms = _at(_drive(rng, route, duty), report_s)
+    odometer_m, speed_ms = _drive(rng, route, duty, report_s)
     east_m, north_m = route.place(odometer_m)
     jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, report_s.size)), rng.normal(0.0, SPEED_SD_KMH, report_s.size)
     lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
@@ -238,8 +222,8 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     return rows
 
 
-def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
-    """Simulates a day's runs; speeds and departures depend on each other: four rounds."""
+def _drive(rng: Rng, route: Route, duty: Duty, report_s: Vector) -> tuple[Vector, Vector]:
+    """Drives from halt to halt; computes odometer (m) and speed (m/s) at times."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]  # of runs: start, way, wait behind it
     middle_m = odometer_m + length_m / 2
@@ -250,7 +234,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     # Outside the rush hours: between the speeds of suburbs and centre, by `ease`, times the street's own pace.
     free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
-    for _ in range(4):
+    for _ in range(4):  # speeds and departures depend on each other
         # How strong the rush is at an hour, between which it changes in straight lines.
         hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
         slowdown = np.interp(depart_s / 3600, hours, strength) * (RUSH_SLOWDOWN + RUSH_SLOWDOWN_CENTRE * centrality)
@@ -258,7 +242,17 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
         peak_ms = np.minimum(free_kmh * (1 - slowdown) / 3.6, np.sqrt(length_m * ACCELERATION_MS2))
         lasts_s = length_m / peak_ms + peak_ms / ACCELERATION_MS2
         depart_s = duty.start_s + np.cumsum(lasts_s + wait_s) - wait_s - lasts_s  # after all former runs and waits
-    return _Runs(odometer_m=odometer_m, length_m=length_m, depart_s=depart_s, lasts_s=lasts_s, peak_ms=peak_ms)
+    run = np.maximum(0, np.searchsorted(depart_s, report_s, side="right") - 1)  # of each time
+    lasts_s, peak_ms, length_m = lasts_s[run], peak_ms[run], length_m[run]
+    since_s = np.clip(report_s - depart_s[run], 0.0, lasts_s)
+    left_s, ramp_s = lasts_s - since_s, peak_ms / ACCELERATION_MS2
+    driven_m = np.select(
+        [since_s < ramp_s, left_s < ramp_s],  # it speeds up, or brakes; else it has the peak speed
+        [ACCELERATION_MS2 * since_s**2 / 2, length_m - ACCELERATION_MS2 * left_s**2 / 2],
+        peak_ms * (since_s - ramp_s / 2),
+    )
+    speed_ms = np.minimum(peak_ms, ACCELERATION_MS2 * np.minimum(since_s, left_s))
+    return odometer_m[run] + driven_m, speed_ms
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
@@ -275,21 +269,6 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)  # nobody waits on an expressway
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]
-
-
-def _at(runs: _Runs, report_s: Vector) -> tuple[Vector, Vector]:
-    """Computes odometer (m) and speed (m/s) at times, in any part of a run."""
-    run = np.maximum(0, np.searchsorted(runs.depart_s, report_s, side="right") - 1)
-    lasts_s, peak_ms, length_m = runs.lasts_s[run], runs.peak_ms[run], runs.length_m[run]
-    since_s = np.clip(report_s - runs.depart_s[run], 0.0, lasts_s)
-    left_s, ramp_s = lasts_s - since_s, peak_ms / ACCELERATION_MS2
-    driven_m = np.select(
-        [since_s < ramp_s, left_s < ramp_s],  # it speeds up, or brakes; else it has the peak speed
-        [ACCELERATION_MS2 * since_s**2 / 2, length_m - ACCELERATION_MS2 * left_s**2 / 2],
-        peak_ms * (since_s - ramp_s / 2),
-    )
-    speed_ms = np.minimum(peak_ms, ACCELERATION_MS2 * np.minimum(since_s, left_s))
-    return runs.odometer_m[run] + driven_m, speed_ms
 
 
 def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:

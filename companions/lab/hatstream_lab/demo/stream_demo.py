@@ -204,7 +204,10 @@ class _Show:
         elif "state" in facts:
             note(f"Flink says {facts['state']}")
         elif "slot" in facts:
-            click.echo(f"{facts['slot'][11:16]}  {self._released(facts['slot'])}{_counted(facts)}")
+            refused = sum(facts.get("refused", {}).values())
+            rows = f"; {facts['rows']:,} rows in, {refused:,} refused" if "rows" in facts else ""
+            recorded = f"; recorded {facts['lag_s']:.1f} s after its end"
+            click.echo(f"{facts['slot'][11:16]}  {self._released(facts['slot'])}{rows}{recorded}")
             if self._last and datetime.fromisoformat(facts["slot"]) >= datetime.fromisoformat(self._last):
                 self._stop.set()
 
@@ -225,13 +228,6 @@ class _Show:
         best = rows.slice(pc.index(widths, pc.min(widths)).as_py(), 1).to_pylist()[0]
         interval = f"{best['lower95']:.1f} to {best['upper95']:.1f}"
         return f"{rows.num_rows:,} HATs; {best['cell']}: {best['value']:.1f} km/h (95 %: {interval})"
-
-
-def _counted(facts: Mapping[str, Any]) -> str:
-    """Describes a slot's rows, if they were counted, and its delay."""
-    refused = sum(facts.get("refused", {}).values())
-    rows = f"; {facts['rows']:,} rows in, {refused:,} refused" if "rows" in facts else ""
-    return f"{rows}; recorded {facts['lag_s']:.1f} s after its end"
 
 
 def main() -> int:

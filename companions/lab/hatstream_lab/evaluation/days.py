@@ -210,11 +210,6 @@ def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
 
 
-def blocks_of(slot: Any, tables: Mapping[str, Any]) -> Any:
-    """Numbers the blocks of BLOCK_H hours that slots lie in, (rows,)."""
-    return local_hours(slot, tables) // BLOCK_H
-
-
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
     """Sums reports by group: their number, vehicles, and means in km/h.
 

@@ -307,15 +307,10 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
         return None
     # Of the difference: both figures have the same spread per run, and the reference has 10,000 runs.
     standard_error = math.hypot(row["standard_error"], row["standard_error"] * math.sqrt(row["runs"] / 10_000))
-    rounding = last_digit(row["data"], row["mechanism"], reference) / 2
-    return bool(abs(row["error"] - reference) <= 4 * standard_error + rounding)
-
-
-def last_digit(data: str, label: str, figure: float) -> float:
-    """Computes the unit of a printed figure's last digit."""
-    decimals = _PUBLISHED_DECIMALS.get(data, {}).get(label, 3)
-    # Columns of two decimals print figures from 11 on with one.
-    return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
+    decimals = _PUBLISHED_DECIMALS.get(row["data"], {}).get(row["mechanism"], 3)
+    if decimals == 2 and reference >= 11 and reference == round(reference, 1):
+        decimals = 1  # columns of two decimals print figures from 11 on with one
+    return bool(abs(row["error"] - reference) <= 4 * standard_error + 10.0**-decimals / 2)
 
 
 def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:

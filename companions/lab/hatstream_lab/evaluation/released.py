@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from hatstream.api import release_days
-from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, blocks_of, indices_in, joined_with_truth, truth_of
+from hatstream_lab.evaluation.days import (
+    BLOCK_H,
+    DELTA,
+    HAT_KEYS,
+    Days,
+    indices_in,
+    joined_with_truth,
+    local_hours,
+    truth_of,
+)
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Row, Table, Worst
 
 CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}  # HATs by true vehicles: from, below
@@ -155,7 +164,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         # Parts of the day, (rows,) of released rows and of counted ones: slots, four hours, or 0 for the whole day.
         part, counted_part = (table["slot"].to_numpy() for table in (rows, days.counted))
         if product != "hats":
-            part, counted_part = (blocks_of(slot, days.tables) for slot in (part, counted_part))
+            part, counted_part = (local_hours(slot, days.tables) // BLOCK_H for slot in (part, counted_part))
         if product == "days":
             part, counted_part = 0 * part, 0 * counted_part
         keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(counted_part)}

@@ -40,23 +40,18 @@ class JobServer(LocalServer):
     def start(self) -> None:
         """Starts the job server and waits until it answers."""
         jar = str(job_server_jar(self._folder / "job-server.jar"))
-        # A cluster that runs already keeps its own configuration: only an embedded one gets ours.
-        master = self._embedded() if self._is_embedded else [f"--flink-master={self.rest}"]
         # An embedded cluster runs jobs in this Java process, too long for SHORT_LIVED, which makes code run slower.
-        flags = [] if self._is_embedded else [SHORT_LIVED]
+        flags, master = [SHORT_LIVED], [f"--flink-master={self.rest}"]
+        if self._is_embedded:  # a cluster that runs already keeps its own configuration
+            configuration = self._folder / "conf"
+            configuration.mkdir(exist_ok=True)
+            rest, folder = self._ports[2], self._folder.as_uri()
+            text = _CONFIGURATION.read_text().format(host=LOOPBACK, rest=rest, slots=self._slots, folder=folder)
+            (configuration / "config.yaml").write_text(text)
+            flags, master = [], ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
         command = [*JAVA, *flags, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
         command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]
         self.run([*command, "--expansion-port=-1"], "job-server.log")  # -1: without an expansion service
-
-    def _embedded(self) -> list[str]:
-        """Writes Flink's configuration; returns the job server's options for a cluster inside it."""
-        configuration = self._folder / "conf"
-        configuration.mkdir(exist_ok=True)
-        text = _CONFIGURATION.read_text()
-        *_, rest_port = self._ports  # in the order of `ports`
-        text = text.format(host=LOOPBACK, rest=rest_port, slots=self._slots, folder=self._folder.as_uri())
-        (configuration / "config.yaml").write_text(text)
-        return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
 
     def stop(self) -> None:
         """Cancels all jobs and stops the job server."""

@@ -75,11 +75,15 @@ class Postgres:
 
     def kill(self) -> None:
         """Kills the server and its connections' processes, which could still finish a commit."""
-        children = [] if self._process is None else _children(self._process.pid)
+        children = ""  # ids of its processes, on Linux
+        if self._process is not None:
+            pid = self._process.pid
+            with suppress(OSError):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         self._end(signal.SIGKILL)
-        for pid in children:
+        for child in children.split():
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(child), signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
         """Signals the server, if it was started, and waits for its end."""
@@ -100,13 +104,6 @@ class Postgres:
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             # a terminal's Ctrl-C is for us: the server has a session of its own
             return subprocess.Popen([*command, *arguments], cwd=self._folder, start_new_session=True, **streams)
-
-
-def _children(pid: int) -> list[int]:
-    """Lists a process's children, on Linux."""
-    with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
 
 
 @contextmanager
