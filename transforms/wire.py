@@ -261,8 +261,16 @@ def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
 
 
 def _array(column: Int64s) -> pa.Array:
-    flat = pa.array(_narrow(column.ravel()))
-    return flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
+    """Makes an Arrow column of the smallest integer type that holds all numbers."""
+    flat = column.ravel()
+    if flat.size:
+        lowest, highest = int(flat.min()), int(flat.max())
+        for kind in (np.uint8, np.uint16, np.int32, np.uint32):  # negative ones are positions, of 32 bits
+            if np.iinfo(kind).min <= lowest and highest <= np.iinfo(kind).max:
+                flat = flat.astype(kind)
+                break
+    array = pa.array(flat)
+    return array if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(array, column.shape[1])
 
 
 def _coded(column: Int64s) -> pa.Array:
@@ -271,14 +279,3 @@ def _coded(column: Int64s) -> pa.Array:
     if 2 * values.size > code.size:
         return _array(column)
     return pa.DictionaryArray.from_arrays(_array(code), pa.array(values))
-
-
-def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
-    """Casts a column to the smallest integer type that holds it."""
-    if column.size:
-        lowest, highest = int(column.min()), int(column.max())
-        for kind in (np.uint8, np.uint16, np.int32, np.uint32):  # negative ones are positions, of 32 bits
-            bounds = np.iinfo(kind)
-            if bounds.min <= lowest and highest <= bounds.max:
-                return column.astype(kind)
-    return column

@@ -21,18 +21,12 @@ PARTS: tuple[PartName, ...] = ("classes", "places")  # parts beside means, whose
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
-    """Stored form of `Differences`, in CENTRE_STEP_KMH; differences: packed int16 steps."""
+    """Stored form of `Differences`, in CENTRE_STEP_KMH."""
 
-    differences: str
+    steps: str = msgspec.field(name="differences")  # packed int16
     lowest: int  # bounds of centres
     highest: int
-    slot_weights: list[int]  # forecast weight of the city in each slot
-
-    def on(self, places: Places) -> Differences:
-        """Decodes the differences, of the places that the plan was made for."""
-        steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)  # as `as_stored` packs them
-        slots = tuple(self.slot_weights)
-        return Differences(cell=places.cell, steps=steps, lowest=self.lowest, highest=self.highest, slot_weights=slots)
+    slot_weights: tuple[int, ...]  # forecast weight of the city in each slot
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -104,8 +98,11 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
     """Decodes a recorded stage. Raises ValidationError or ValueError."""
     stored, stage = msgspec.convert(unit.plan, _Kept), bare_stage(unit)
     hats = hats_under(stage, region, stored.hours, places)
-    differences = None if stored.places is None or places is None else stored.places.on(places)
-    cells = hats.cells if differences is None else len(region)  # places have the centres of their cells
+    cells, differences, of_places = hats.cells, None, stored.places
+    if of_places is not None and places is not None:
+        steps = np.frombuffer(_unpacked(of_places.steps), "<i2").astype(np.int64)
+        differences = Differences(**msgspec.structs.asdict(of_places) | {"cell": places.cell, "steps": steps})
+        cells = len(region)  # places have the centres of their cells
     centres = np.frombuffer(_unpacked(stored.centres), "<u2").reshape((cells, hats.slots)).astype(np.int64)
     # `rests_on`: the number of the newest entry that the centres were learned from.
     laid = StageHats(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)

@@ -3,7 +3,7 @@
 A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
@@ -244,13 +244,17 @@ def decode(data: bytes | str) -> Unit:
         total = None if stored.epsilon_total is None else claim_of(stored.epsilon_total)
         debit = stored.epsilon_slot if stored.debit is None else stored.debit  # None: it is what the slot spends
         facts = _shared_fields(stored) | {"debit": claim_of(debit), "total": total}
-        if stored.scope not in ("slot", "period"):  # "stage" or "live"
-            return _vector(stored, facts)
-        epsilons = {"per_hat": PureDP(Fraction(stored.epsilon_hat)), "spent": PureDP(Fraction(stored.epsilon_slot))}
-        facts |= epsilons | {"is_of_whole_period": stored.scope == "period"}
-        return HatUnit(**facts, shard=stored.shard, released=stored.released)
+        if stored.scope in ("slot", "period"):
+            epsilons = {"per_hat": PureDP(Fraction(stored.epsilon_hat)), "spent": PureDP(Fraction(stored.epsilon_slot))}
+            facts |= epsilons | {"is_of_whole_period": stored.scope == "period"}
+            return HatUnit(**facts, shard=stored.shard, released=stored.released)
     except ArithmeticError:
         raise ValueError("a claim is no number") from None
+    (released,) = stored.released  # a stage or live slot is stored as one HAT
+    if released.mechanism != VECTOR or released.plan is None or released.integers is None:
+        raise ValueError("a stage or live slot has a plan and integers of levels")
+    facts |= {"plan": released.plan, "integers": released.integers}
+    return StageUnit(stage=stored.shard, **facts) if stored.scope == "stage" else LiveUnit(**facts)
 
 
 def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
@@ -261,15 +265,6 @@ def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
 def column_of(key: UnitKey) -> int:
     """Returns the value of the ledger's column of shards."""
     return LIVE_COLUMN if key.shard is None else key.shard
-
-
-def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
-    """Decodes a stage or live slot from one HAT and common `facts`. Raises ValueError."""
-    (released,) = stored.released
-    if released.mechanism != VECTOR or released.plan is None or released.integers is None:
-        raise ValueError("a stage or live slot has a plan and integers of levels")
-    of_vector = {**facts, "plan": released.plan, "integers": released.integers}
-    return StageUnit(stage=stored.shard, **of_vector) if stored.scope == "stage" else LiveUnit(**of_vector)
 
 
 def _shared_fields(either: Unit | Stored) -> dict[str, Any]:

@@ -63,6 +63,9 @@ class _Send(beam.DoFn):
         self._sender.wait()
 
 
+_BEAM_TYPES = {pa.string(): str, pa.float64(): float, pa.int64(): int, pa.list_(pa.float64()): Sequence[float]}
+
+
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     """Converts estimates to rows, timestamped just before the slot's end.
@@ -79,7 +82,12 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind: Any = dict[str, Any]
         if self.schema is not None:
-            kind = RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in self.schema])
+            fields = []
+            for column in self.schema:
+                is_time = pa.types.is_timestamp(column.type)
+                of_value: Any = Timestamp if is_time else _BEAM_TYPES[column.type]
+                fields.append((column.name, of_value | None if column.nullable else of_value))
+            kind = RowTypeConstraint.from_fields(fields)
         return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
 
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
@@ -95,14 +103,3 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
                 )
                 typed = kind.user_type(*fields)
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
-
-
-def _type_of(field: pa.Field) -> Any:
-    """Maps a result column to Beam's type. Raises KeyError."""
-    if pa.types.is_timestamp(field.type):
-        kind: Any = Timestamp
-    elif pa.types.is_list(field.type):
-        kind = Sequence[float]
-    else:
-        kind = {pa.string(): str, pa.float64(): float, pa.int64(): int}[field.type]
-    return kind | None if field.nullable else kind

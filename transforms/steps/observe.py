@@ -133,8 +133,11 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[records.K
     more_s: int = 0
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[records.KeyedPane]:
-        stamped = events | "stamp" >> beam.Map(_stamped, self.more_s).with_output_types(records.KeyedPane)
+        stamped = events | "stamp" >> beam.Map(self._stamped).with_output_types(records.KeyedPane)
         return stamped | "window" >> beam.WindowInto(windows(self.pane_s, self.offset_s + self.more_s))
+
+    def _stamped(self, packed: PackedEvents) -> Any:
+        return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s + self.more_s)
 
 
 @dataclass
@@ -168,13 +171,6 @@ def windows(length_s: int, offset_s: int) -> FixedWindows:
     return FixedWindows(length_s, offset_s % length_s)
 
 
-def _stamped(packed: PackedEvents, more_s: int) -> Any:
-    return TimestampedValue(((packed.key, packed.pane_s), packed.data), packed.pane_s + more_s)
-
-
-_LATE_COUNTER = counters.refused("lateness", LATE)
-
-
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
     """Tallies events by slot and vehicle shard, for release."""
@@ -195,7 +191,7 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
             cap, columns = self.release.cap, self.release.columns
             panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]  # a cap sums samples later
             partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
-            for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
+            for name, rows in ((counters.DUPLICATES, duplicates), (counters.refused("lateness", LATE), refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)
             table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)  # counts what the cap dropped

@@ -77,9 +77,10 @@ class Draw(beam.DoFn):
         """Draws a range's groups that are left; here Beam needs windows of elements."""
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
-                yield TaggedOutput(records.DEMAND, _of_range(drawn.value))
+                demand = WindowedValue(drawn.value, MIN_TIMESTAMP, (GlobalWindow(),))
+                yield TaggedOutput(records.DEMAND, demand)
             else:
-                yield _of_range(drawn)
+                yield WindowedValue(drawn, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
         """Draws the groups collected so far; yields demands, and units by transaction."""
@@ -100,10 +101,6 @@ class Draw(beam.DoFn):
             # Units of one name are recorded in one transaction.
             transaction_name = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
             yield transaction_name, records.UnitBytes(text if store is None else store.put(text))
-
-
-def _of_range(element: Any) -> WindowedValue:
-    return WindowedValue(element, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
 def is_over(encoded: Sequence[TallyBytes], slots: int = 1) -> bool:
