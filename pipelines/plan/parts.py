@@ -22,7 +22,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.parts import ClassesRequest
 from pipelines.specification.tables import SHARE
-from transforms.releases.periods.parts import edges_in_units, weight_of_one
+from transforms.releases.periods.learned import edges_in_units, weight_of_one
 from transforms.value import Value
 
 DAY_NUMBERS = (1, 2, 4, 7, 14, 28)  # released days of which a map's worth is shown

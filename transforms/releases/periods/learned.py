@@ -1,28 +1,55 @@
-"""Inference from recorded `levels` entries: centres and estimates.
+"""Inference from recorded `levels` entries: centres, and estimates of cells, places and classes.
 
 A function of recorded entries in ledger order and of the policy; no data is read. A day recorded late counts as later.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpops.learning import Field, Learned, PublishedNumbers, Status, coarser, published, smooth_hours, with_coarser
-from dpops.learning.field import STATUS_NAMES, vehicles_about
-from dpops.levels.defaults import Profile
-from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
-from dpops.types import Int64s
-from transforms.places.ground import parent_texts
+from dpops import fitted
+from dpops.learning import (
+    Field,
+    Groups,
+    Learned,
+    PublishedNumbers,
+    Status,
+    coarser,
+    published,
+    smooth_hours,
+    with_coarser,
+)
+from dpops.learning import places as place_model
+from dpops.learning.classes import ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
+from dpops.learning.expected import LEAST_AT_PLACE, Z90
+from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
+from dpops.levels.defaults import RETAINED, Fleet, Profile, weight_at_places
+from dpops.levels.parts import MOVING, times_of
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Kind, Stage, centres_of
+from dpops.spread import INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, Z95
+from dpops.types import Float64s, Grid, Int64s
+from transforms.places.ground import Places, parent_texts, texts_of
+from transforms.places.near import fine_cells_of
 from transforms.recorded.stage_plan import bare_stage
 from transforms.recorded.units import StageEntry
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.parts import distribution_columns, learned_classes, learned_places, place_product
-from transforms.releases.periods.products import DISTRIBUTION, grouping
+from transforms.releases.periods.products import (
+    DISTRIBUTION,
+    PERCENTILES,
+    Product,
+    ProductGroups,
+    grouping,
+    slot_groups,
+)
 from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, estimates_of_product
-from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_part
 from transforms.releases.periods.states import learned_from
 
 
@@ -109,3 +136,213 @@ def hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
     value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)
     estimates = HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status])
     return estimates.with_columns(TRAFFIC_COLUMNS, traffic)
+
+
+class LearnedPlaces(NamedTuple):
+    """Posterior of places, their cells' means, proved vehicles."""
+
+    public: Places
+    fit: place_model.PlaceFit
+    cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
+    vehicles: place_model.VehiclesProved  # at least four proved
+
+    @property
+    def differences(self) -> Float64s:
+        """How far places lie from their cells, km/h."""
+        return self.fit.values - self.cells
+
+
+def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
+    """Learns places' differences from their cells, from releases of places; None before the first."""
+    pieces, fleet = policy.places, policy.fleet
+    if pieces is None:
+        raise ValueError("the policy has no places")
+    number = pieces.places.cell.size
+    sums, proved = place_model.PlaceSums.none(number), place_model.VehiclesProved.none(number)
+    slots = Counter[int]()  # released slots by hour, see `Design`
+    for read, hours_of_day in read_part(entries, policy, "places"):
+        (level,), laid = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
+        if laid.differences is None:
+            raise ValueError("the stage is not about places")
+        slot_weights = np.array(laid.differences.slot_weights, np.float64)  # (slots,), in any unit
+        day = place_model.PlaceDay(
+            weights=level.weights,
+            speeds=level.speeds,
+            centres=laid.centres @ (slot_weights / slot_weights.sum()) * float(CENTRE_STEP_KMH),  # mean over slots
+            weight_variance=level.weight_sd**2,
+            speed_variance=level.speed_sd**2,
+            day_weight=laid.differences.day_weight,
+            is_laplace=read.stage.kind == "laplace",
+        )
+        sums = sums.after(day)
+        proved = proved.after(day, sums, read.stage.kind)  # of all days so far: places with AT_LEAST vehicles
+        slots.update(hours_of_day)
+    if not sums.days:
+        return None
+    hours = np.array(sorted(slots), np.int64)
+    # Cells' usual means over the hours of releases of places, each hour as often as it was released.
+    posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
+    weights = posterior.weights * times  # (cells, hours)
+    cell = pieces.places.cell  # (places,), index of each one's cell
+    cell_means = (np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1))[cell]  # (places,), km/h
+    traffic = np.array(pieces.places.visits, np.float64)
+    if not traffic.size:  # no public list of visits: a place is expected to have as much as others of its cell
+        traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
+    places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
+    # Expected total weight: clipping to vehicles' bounds leaves about the part RETAINED; releases correct it below.
+    prior_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, policy.kind, places_a_cell)
+    around = place_model.Around(
+        values=cell_means,
+        expected=place_model.whole_weight(sums, prior_weight) * traffic / traffic.sum(),
+        # Hexagons, which have no geometry of their own, are equally large.
+        sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
+    )
+    return LearnedPlaces(pieces.places, place_model.learn_places(sums, around), cell_means, proved)
+
+
+def place_product(
+    product: Product,
+    places: LearnedPlaces,
+    models: Learned,
+    posterior: Field,
+    slots: Sequence[SlotFacts],
+    policy: LevelsPolicy,
+) -> SlotEstimates:
+    """Estimates a product of places: cells' values plus places' learned differences.
+
+    place-standing has one row a place for the whole period instead: what is learned of it so far.
+    """
+    public_places, upper_kmh = places.public, float(policy.value.standard.upper)
+    cell = public_places.cell  # (places,), index of each one's
+    of_slot, spans = slot_groups(product, [facts.start for facts in slots])
+    groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
+    of_cells = coarser(models, posterior, groups)
+    shown = published(of_cells, upper_kmh)
+    # Each place's cell's numbers, (places, times).
+    shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
+    if product.name == "place-standing":
+        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # (places, 1); of all days
+        cell_means = places.cells[:, None]  # of each place's cell, in the same hours
+        shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
+        with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
+        value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in with_bounds)
+        shown = replace(shown, values=value, lower95=lower, upper95=upper)
+    else:
+        values = shown.values + places.differences[:, None]
+        deviations = places.fit.day_variances[:, None]  # of a place's day around its usual one
+        if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
+            cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
+            share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
+            # Means over NODES (see `Field`), at least 1 / 20, so that TYPICAL's variance, falling with them, is finite.
+            vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
+            deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # no part of a day varies less than the day
+        cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
+        variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
+    result = _place_estimates(values, variances, places, shown, upper_kmh)
+    cells = np.array(texts_of(policy.region))[cell]
+    parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
+    parents = (np.where(parent == "", np.nan, column) for column in (shown.values, shown.lower95, shown.upper95))
+    result = result.with_columns(PARENT_COLUMNS, (parent, *parents))
+    proved = [place_model.AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
+    days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
+    grouped = ProductGroups(groups, list(public_places.names), spans, public_places.geometries)
+    released_days = [models.state.days * days] * len(proved)
+    by_place: dict[str, Sequence[Any]] = {"place": grouped.places, "days": released_days, "vehicles_at_least": proved}
+    return estimates_of_product(result, product.name, grouped, slots, policy, by_place)
+
+
+def _place_estimates(
+    values: Float64s, variances: Float64s, places: LearnedPlaces, cell_numbers: PublishedNumbers, upper_kmh: float
+) -> HatEstimates:
+    """Gives places' values, (places, times), intervals and status; withholds those of cells held back.
+
+    A place is "ok" if its interval is narrow and it has enough vehicles even at their weight's lower bound; else its
+    status says whether to believe its cell in its place.
+    """
+    sd = np.sqrt(variances)
+    half = Z95 * sd
+    is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_AT_PLACE
+    is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
+    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)  # PARENT: the cell is ok
+    status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
+    has_value = status != Status.HELD_BACK
+    value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - half, values + half))
+    value, lower, upper, sd = (np.where(has_value, column, np.nan) for column in (value, lower, upper, rounded(sd)))
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
+
+
+LEVELS = 0.15, 0.5, 0.85  # of the percentiles that products show; the 85th is what traffic engineers use
+
+
+class LearnedClasses(NamedTuple):
+    """Posterior distributions, and (cells,) means and variances without class data, km/h."""
+
+    posterior: ClassFit
+    means: Float64s
+    variances: Float64s
+
+
+def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
+    """Lists the edges of all classes in km/h, from inner edges in grid steps."""
+    return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
+
+
+def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedClasses | None:
+    """Fits cells' distributions to recorded class sums, if any."""
+    if policy.classes is None:
+        return None
+    edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()
+    sums = ClassSums.none(len(policy.region), edges.size - 1)
+    for read, hours_of_day in read_part(entries, policy, "classes"):
+        (level,), classes = read.levels, len(read.stage.classes) + 1
+        # (cells, classes): moving reports were summed MOVING times, lest standing ones fill norms; now all count alike.
+        factors = times_of(classes) / MOVING
+        sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
+        hours |= {*hours_of_day}
+    if not sums.days:
+        return None
+    design = models.state.design
+    forecast = models.forecast(np.array(sorted(hours), np.int64))  # averaged over all hours below: one group of slots
+    cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.hours))
+    weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
+    fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
+    posterior = learn_classes(sums, OfCells(weights, means, variances), edges, fleet_weight)
+    return LearnedClasses(posterior, means, variances)
+
+
+def weight_of_one(fleet: Fleet, kind: Kind) -> float:
+    """Estimates a vehicle-day's total weight, whose norm is at most 1."""
+    if kind == "laplace":
+        return math.sqrt(MOVING)  # between 1, of one that only moves, and MOVING, of one that stands: less norm
+    # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
+    return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
+
+
+def distribution_columns(
+    learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], upper_kmh: float
+) -> list[NDArray[Any]]:
+    """Lists a product's columns DISTRIBUTION, (cells, times) each, withheld where the mean is.
+
+    A cell's distribution is tilted (reweighted exponentially) to the mean of each time. learned: None before the first
+    release of classes; they also correct a cell's overall mean, which shifts all its times.
+    """
+    ok, unreliable, held_back, forecast = STATUS_NAMES[:4]  # in the order of `Status`
+    if learned is None:
+        return [*np.full((len(PERCENTILES), *status.shape), np.nan), np.full(status.shape, held_back)]
+    posterior = learned.posterior
+    means = groups.values + (posterior.means - learned.means)[:, None]  # (cells, times)
+    # Classes narrow the variance of a cell's overall mean; that of its mean at any time is taken to shrink as much.
+    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
+    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times)
+    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)  # last axis: NODES, see `Field`
+    result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
+    percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
+    _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
+    vehicles = published(groups, upper_kmh).vehicles
+    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval without data
+    # A vehicle counts in each of its HATs of a group, `repeats` times.
+    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
+    is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)
+    columns = [np.where(is_withheld, np.nan, column) for level in zip(*percentiles, strict=True) for column in level]
+    statuses = np.where(is_withheld, held_back, np.where(is_known, best, unreliable))
+    return [*columns, statuses]

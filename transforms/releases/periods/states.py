@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -57,24 +57,7 @@ class StoredState(NamedTuple):
     version: int
     rests_on: str
     number: int
-    folded: bytes
-
-    @staticmethod
-    def of(state: State, rests_on: str) -> "StoredState":
-        """Encodes a state: arrays as type, shape and bytes."""
-        folded = msgspec.msgpack.encode(
-            Folded(state.older, state.start), enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes())
-        )
-        return StoredState(VERSION, rests_on, state.days, folded)
-
-    def decoded(self) -> Folded:
-        """Decodes what is folded. Raises msgspec.MsgspecError if it is none."""
-        return msgspec.msgpack.decode(self.folded, type=Folded, dec_hook=_array_of)
-
-
-def _array_of(_kind: object, parts: tuple[str, list[int], bytes]) -> Float64s | Int64s:
-    dtype, shape, data = parts
-    return np.frombuffer(data, dtype).reshape(shape)
+    folded: bytes  # arrays as type, shape and bytes
 
 
 @dataclass(frozen=True)
@@ -152,11 +135,6 @@ class StateSource:
     periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
     policy: LevelsPolicy = field(compare=False, repr=False)
 
-    @property
-    def empty(self) -> State:
-        """State before the first period."""
-        return _empty_state(self.policy.region, facts_of(self.policy.fleet), self.least_recent, self.policy.trips)
-
     def days(self, start: int, end: int) -> list[DayValues]:
         """Reads releases of periods from `start` to before `end`."""
         days, fleet = [], self.policy.fleet
@@ -174,12 +152,13 @@ def _fitted(source: StateSource) -> Learned:
 
     Whole multiples of `least_recent` periods are folded, from two on: the file changes seldom. None: nothing is folded.
     """
-    periods, step, state = len(source.periods), source.least_recent, source.empty
+    policy, periods, step = source.policy, len(source.periods), source.least_recent
+    state = empty = _empty_state(policy.region, facts_of(policy.fleet), step, policy.trips)
     if step is not None and periods >= 2 * step:
         folded_periods = periods // step * step
-        file, digest = source.policy.cache_file, source.digests[folded_periods]
+        file, digest = policy.cache_file, source.digests[folded_periods]
         stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
-        state = next(_known_states(source, folded_periods, stored), state)  # the newest one known, else the empty one
+        state = _newest_known(source, folded_periods, stored, empty)
         if state.days < folded_periods:
             for day in source.days(state.days, folded_periods):
                 state = add_day(state, day)
@@ -187,7 +166,9 @@ def _fitted(source: StateSource) -> Learned:
         # A stored state of more periods than are needed here may be another run's, and right.
         is_right = stored is not None and (stored.number > folded_periods or stored.rests_on == digest)
         if file is not None and not is_right:
-            file.write(StoredState.of(state, digest))
+            older = Folded(state.older, state.start)
+            folded = msgspec.msgpack.encode(older, enc_hook=lambda x: (x.dtype.str, x.shape, x.tobytes()))
+            file.write(StoredState(VERSION, digest, state.days, folded))
     for day in source.days(state.days, periods):
         state = add_day(state, day)
     return learned(state)
@@ -204,17 +185,23 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 """Digests and states of this process's last folds: estimates of many days go from one to the next."""
 
 
-def _known_states(source: StateSource, most_periods: int, stored: StoredState | None) -> Iterator[State]:
-    """Yields known states of at most so many periods: newest first, the file's last."""
+def _newest_known(source: StateSource, most_periods: int, stored: StoredState | None, empty: State) -> State:
+    """Finds the newest state known to this process or the file, else `empty`."""
     for digest, state in reversed(_FOLDED):
         if state.days <= most_periods and source.digests[state.days] == digest:
-            yield state
+            return state
     if stored is not None and stored.number <= most_periods and source.digests[stored.number] == stored.rests_on:
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(msgspec.MsgspecError):  # of another form
-            older, start = stored.decoded()
-            yield replace(source.empty, days=stored.number, recent=recent, older=older, start=start)
+            older, start = msgspec.msgpack.decode(stored.folded, type=Folded, dec_hook=_array_of)
+            return replace(empty, days=stored.number, recent=recent, older=older, start=start)
+    return empty
+
+
+def _array_of(_kind: object, parts: tuple[str, list[int], bytes]) -> Float64s | Int64s:
+    dtype, shape, data = parts
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
