@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hatstream_city.timetable.positions import Floats
 _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
 _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
-_HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
+_HEMISPHERES = {"lat": {"N", "S"}, "lon": {"E", "W"}}
 _HEMISPHERE_NAME = r"ns|ew|northsouth|eastwest|.*hemi(sphere)?|(gps)?(lat|lon|lng)\w*(ref|dir\w*|ind\w*|ns|ew|sign)"
 _MOST_HOUR = 100  # numbers below are hours or minutes, and no clock
 _MOST_PAIRED = 4  # so many columns of dates, and of clocks, are tried with one another
@@ -256,42 +257,40 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: motion.Column, track: mot
 
 
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Pairs unsigned degrees with their column of N and S, or E and W."""
+    """Pairs unsigned degrees with their column of N and S, or E and W.
+
+    It is named like hemispheres, or has no name and is behind the degrees; others may be ways that vehicles head.
+    """
     pairs = {}
     for field, letters in _HEMISPHERES.items():
+        hemispheres = []
+        for former, name in pairwise(("", *arrays)):
+            is_behind = name.isdigit() and former == names[field]  # columns without names have numbers
+            may_be = is_behind or re.fullmatch(_HEMISPHERE_NAME, notation.letters_of(name))
+            if may_be and notation.is_text(arrays[name]):
+                head = arrays[name].slice(0, notation.TRIED).drop_null().unique()
+                texts = {str(text).strip().upper() for text in head.to_pylist()}
+                hemispheres += [name] if texts and texts <= letters else []
         degrees = _numbers(arrays[names[field]])
-        hemispheres = [name for name in _maybe_hemispheres(arrays, names[field]) if _are_letters(arrays[name], letters)]
         if len(hemispheres) == 1 and degrees is not None and not np.any(degrees < 0):
             pairs[field] = (names[field], hemispheres[0])
     return pairs
 
 
-def _maybe_hemispheres(arrays: Mapping[str, Any], degrees: str) -> list[str]:
-    """Lists columns named like hemispheres, or without a name behind degrees.
-
-    Others may be ways that vehicles head, or names of depots.
-    """
-    columns = list(arrays)
-    behind = columns[columns.index(degrees) + 1 :][:1]  # the next column; columns without names have numbers
-    return [
-        name
-        for name in columns
-        if (name.isdigit() and name in behind) or re.fullmatch(_HEMISPHERE_NAME, notation.letters_of(name))
-    ]
-
-
-def _are_letters(array: Any, letters: Sequence[str]) -> bool:
-    """Checks that all of a column's texts are among `letters`, in either case."""
-    if not notation.is_text(array):
-        return False
-    values = set(map(str, array.slice(0, notation.TRIED).drop_null().unique().to_pylist()))
-    return bool(values) and {value.strip().upper() for value in values} <= {*letters}
-
-
 def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[str] = ()) -> tuple[str, str]:
-    """Swaps columns if their names leave it open and their values tell it."""
-    may_be = _may_be_crossed(lat, lon, guessed)
-    return (lon, lat) if may_be and _crossed(arrays[lat], arrays[lon]) else (lat, lon)
+    """Swaps columns if their names leave it open and their values tell it.
+
+    These do by an impossible latitude, or a middle at sea unless swapped.
+    """
+    lats, lons = _numbers(arrays[lat]), _numbers(arrays[lon])
+    if not _may_be_crossed(lat, lon, guessed) or lats is None or lons is None or not (lats.size and lons.size):
+        return lat, lon
+    north, east = float(np.median(lats)), float(np.median(lons))
+    if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees
+        is_crossed = abs(north) > 90
+    else:
+        is_crossed = notation.is_nowhere(north, east) and not notation.is_nowhere(east, north)
+    return (lon, lat) if is_crossed else (lat, lon)
 
 
 def _may_be_crossed(lat: str, lon: str, guessed: Sequence[str]) -> bool:
@@ -319,17 +318,6 @@ def _fraction_degrees(array: Any) -> bool:
     low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
     on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES  # 360: some longitudes start at 0
     return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < _MOST_ZERO)
-
-
-def _crossed(lat: Any, lon: Any) -> bool:
-    """Checks for swapped columns: an impossible latitude, or a middle at sea unless swapped."""
-    lats, lons = _numbers(lat), _numbers(lon)
-    if lats is None or lons is None or not (lats.size and lons.size):
-        return False
-    north, east = float(np.median(lats)), float(np.median(lons))
-    if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees
-        return abs(north) > 90
-    return notation.is_nowhere(north, east) and not notation.is_nowhere(east, north)
 
 
 def _may_be_speeds(array: Any) -> bool:

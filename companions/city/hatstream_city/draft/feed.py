@@ -235,25 +235,22 @@ def _max_gap_s(rows: motion.DraftPositions) -> int:
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     """Finds the column of headings in degrees, or None."""
-    names = (name for name in columns if _HEADING_NAMES.fullmatch(notation.letters_of(name)))
-    return next((name for name in names if _heading_share(columns[name]) >= LEAST_SHARE), None)
+    for name, values in columns.items():
+        array = motion.as_array(values) if _HEADING_NAMES.fullmatch(notation.letters_of(name)) else None
+        degrees = None if array is None or not len(array) else notation.units().numbers(array)
+        if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
+            continue  # numbers up to LEAST_DEGREES alone are codes of a direction, such as 0 and 1
+        if (degrees.valid & (degrees.values > 0)).mean() >= LEAST_SHARE:  # many feeds send 0 for none
+            return name
+    return None
 
 
-def _heading_share(values: Sequence[Any]) -> float:
-    """Computes the share of headings above 0; 0 if these are no degrees."""
-    array = motion.as_array(values)
-    degrees = None if array is None or not len(array) else notation.units().numbers(array)
-    if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
-        return 0.0  # numbers up to LEAST_DEGREES alone are codes of a direction, such as 0 and 1
-    return float((degrees.valid & (degrees.values > 0)).mean())  # many feeds send 0 for none
-
-
-def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) -> DraftedColumns:
+def _columns_of_own(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
     """Finds columns of a layout with fixed columns, and its deviations. Raises InputError.
 
-    own: entry of `own_layouts`, whose `choices` are the columns that may hold a field, the default first.
     header_time: reports without a time take that of the message's header, the feed's time.
     """
+    own = sample.own  # its `choices` are the columns that may hold a field, the default first
     names: dict[str, motion.Column] = dict(zip(notation.FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
@@ -292,7 +289,7 @@ def _share_of(values: Sequence[Any]) -> float:
 def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
     """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
     if sample.own:
-        return _columns_of_own(path, sample, sample.own, header_time=header_time)
+        return _columns_of_own(path, sample, header_time=header_time)
     columns = find_columns(sample.columns, vehicle=FILE if FILE in sample.columns else None)
     if len(columns.missing) > _MOST_MISSING:
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
@@ -303,23 +300,18 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     """Explains missing fields: the values looked for, and the columns that there are."""
     sentences = "; ".join(f"{field}: looked for {DESCRIPTION_BY_FIELD[field]}" for field in missing)
     by_file = f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
-    return (
-        f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}It has "
-        f"{_names(sample)}: write input.columns by hand (docs/specification.md)"
-        f"{by_file if list(missing) == ['vehicle'] else ''}"
-    )
-
-
-def _names(sample: Sample) -> str:
-    """Lists the columns, or their number where keys of JSON may be ids."""
     names, rows, objects = list(sample.columns), max(map(len, sample.columns.values())), dict[str, set[str]]()
     for name in names:
         objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])
     objects_by_keys = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
-    # Vehicles by id make a wide row, or alike objects under many keys.
+    shown = ", ".join(map(as_text, names[:_MOST_NAMED]))
+    # Keys of JSON may be ids, which are not shown: they make a wide row, or alike objects under many keys.
     if sample.layout in ("json", "jsonl") and (len(names) > rows or max(objects_by_keys.values(), default=0) > 1):
-        return f"{len(names)} keys in {rows} rows"
-    return ", ".join(map(as_text, names[:_MOST_NAMED]))
+        shown = f"{len(names)} keys in {rows} rows"
+    return (
+        f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}It has {shown}: "
+        f"write input.columns by hand (docs/specification.md){by_file if list(missing) == ['vehicle'] else ''}"
+    )
 
 
 def about_repeated(sample: Sample) -> str:

@@ -77,7 +77,13 @@ def read_sample(path: str) -> Sample:
     shown = path.replace("\0", "/")  # a NUL divides an archive from its member
     if not data.strip():
         raise InputError(f"{shown}: it is empty")
-    _check_letters(shown, data)
+    if data.startswith(_UTF16_MARKS) and b"<" not in data[:4]:  # XML names its encoding itself
+        raise InputError(f"{shown}: the text is UTF-16: save it as UTF-8")
+    line, line_end, _ = data.partition(b"\n")
+    try:  # Latin-1 takes all bytes: of binary files, and of a line that may be cut within a letter
+        line.decode("utf-8" if line_end and _is_text(data) else "latin-1")
+    except UnicodeDecodeError:
+        raise InputError(f"{shown}: the first line is not UTF-8: save it as UTF-8") from None
     try:
         sample = _sample(path, data)  # the decimal mark of our own layouts is a point
         columns, decimal = (sample.columns, None) if sample.own else with_points(sample.columns)
@@ -94,17 +100,6 @@ def is_timetable(path: Path) -> bool:
     return False
 
 
-def _check_letters(path: str, data: bytes) -> None:
-    """Raises InputError unless a text's first line is UTF-8."""
-    if data.startswith(_UTF16_MARKS) and b"<" not in data[:4]:  # XML names its encoding itself
-        raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
-    line, line_end, _ = data.partition(b"\n")
-    try:  # Latin-1 takes all bytes: of binary files, and of a line that may be cut within a letter
-        line.decode("utf-8" if line_end and _is_text(data) else "latin-1")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: the first line is not UTF-8: save it as UTF-8") from None
-
-
 def _sample(path: str, data: bytes) -> Sample:
     """Reads first rows in the format of `data`, the file's first bytes."""
     if data.startswith((b"PAR1", b"Obj\x01")):
@@ -113,9 +108,9 @@ def _sample(path: str, data: bytes) -> Sample:
                 return _parquet_sample(file)
             layout("avro", {field: field for field in FIELDS}, "s")  # makes fastavro read all codecs, within bounds
             return Sample("avro", _columns(list(map(_flat, cast(Any, islice(fastavro.reader(file), ROWS))))))
-    start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    start = data.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
     if start in (b"[", b"{"):
-        return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
+        return _json(data.decode("utf-8-sig", errors="replace"), is_array=start == b"[")
     if start == b"<" or data.startswith(_UTF16_MARKS):  # other texts in UTF-16 were refused
         return _sample_by_layout("xml", path)
     return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _sample_by_layout("binary", path)
@@ -194,18 +189,17 @@ def _is_text(data: bytes) -> bool:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def _json(data: bytes, *, is_array: bool) -> Sample:
+def _json(text: str, *, is_array: bool) -> Sample:
     """Samples JSON documents, or objects in them if these alone look like reports."""
-    text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
+    samples = []  # of objects inside
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:_MOST_PATHS]]
-        return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))  # none: no objects
-    return Sample("json" if is_array else "jsonl", columns)
+    return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
 
 
 def _rank(sample: Sample) -> tuple[int, ...]:

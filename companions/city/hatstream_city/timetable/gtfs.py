@@ -187,19 +187,14 @@ def read_gtfs(path: Path) -> Gtfs:
         except _DAMAGE_ERRORS:
             rule = "cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             raise InputError(f"{path}: {name}.txt {rule}") from None
-        _check(path, name, table, bad_rows)
+        for column in _NEEDED_BY_TABLE.get(name, ()):
+            if table.num_rows == 0:
+                suffix = " with as many columns as its header" if bad_rows else ""
+                raise InputError(f"{path}: {name}.txt has no row{suffix}")
+            if table[column].null_count == table.num_rows:
+                raise InputError(f"{path}: {name}.txt has no {column}, which GTFS needs; commas are between columns")
         tables[name], skipped = table, skipped + bad_rows
     return Gtfs(tables, skipped)
-
-
-def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
-    """Raises InputError for a required table without rows or columns. bad: rows skipped."""
-    needed = _NEEDED_BY_TABLE.get(name, ())
-    if needed and table.num_rows == 0:
-        raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
-    for column in needed:
-        if table[column].null_count == table.num_rows:
-            raise InputError(f"{path}: {name}.txt has no {column}, which GTFS needs; commas are between columns")
 
 
 class _Utf8(io.RawIOBase):

@@ -266,21 +266,19 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64
         "hours": (constant, hour),
         "parts": (constant, hour // _PART_HOURS),
     }
-    return {name: _median_pairs(vehicle, *columns) for name, columns in touched.items()}
+    profile = {}
+    for name, (area, time) in touched.items():
+        area_count, time_count = (1 + int(column.max(initial=0)) for column in (area, time))
+        triples = np.unique((vehicle * area_count + area) * time_count + time)  # as one number each
+        counts = np.unique(triples // (area_count * time_count), return_counts=True)[1]  # by vehicle
+        profile[name] = one_digit(float(np.median(counts))) if counts.size else 1
+    return profile
 
 
 def _coarser(cells: Int64s, steps: int) -> Int64s:
     """Finds H3 cells' parents, so many resolutions coarser."""
     resolution = h3_int.get_resolution(int(cells[0])) if cells.size else 0
     return np.array([h3_int.cell_to_parent(cell, max(resolution - steps, 0)) for cell in cells.tolist()], np.int64)
-
-
-def _median_pairs(vehicle: Int64s, area: Int64s, time: Int64s) -> int:
-    """Finds the median over vehicles of distinct (area, time) pairs, to one digit."""
-    area_count, time_count = (1 + int(column.max(initial=0)) for column in (area, time))
-    triples = np.unique((vehicle * area_count + area) * time_count + time)  # as one number each
-    counts = np.unique(triples // (area_count * time_count), return_counts=True)[1]  # by vehicle
-    return one_digit(float(np.median(counts))) if counts.size else 1
 
 
 def one_digit(number: float) -> int:

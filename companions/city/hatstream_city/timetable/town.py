@@ -81,7 +81,12 @@ class Town:
         """Encodes all documents, by file name."""
         files = {f"{stem}-{name}.geojson": msgspec.json.encode(document) for name, document in self.documents.items()}
         files[f"{stem}-{HOURS}.csv"] = self.hours
-        return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
+        if self.visits:  # as `[places] visits` names them
+            text = io.StringIO()
+            vehicles = ((name, f"{number:g}") for name, number in self.visits.items())
+            csv.writer(text).writerows([("place", "vehicles"), *vehicles])
+            files[f"{stem}-{VISITS}.csv"] = text.getvalue().encode()
+        return files
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
@@ -137,13 +142,6 @@ def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:
     """Lists the distinct ids of a table's rows."""
     ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()  # -1: none
     return list(dict.fromkeys(name.strip() for name in ids if name and name.strip()))
-
-
-def _table(visits: Mapping[str, float]) -> bytes:
-    """Writes the CSV that `[places] visits` names."""
-    text = io.StringIO()
-    csv.writer(text).writerows([("place", "vehicles"), *((name, f"{number:g}") for name, number in visits.items())])
-    return text.getvalue().encode()
 
 
 # --- map files --------------------------------------------------------------------------------------------------------
@@ -242,13 +240,8 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> dict[str, Any
     lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
     if lat.size < 2:
         return None
-    positions = np.round(simplified(np.column_stack([lon, lat])), 5).tolist()  # 5 decimals: to about 1 m
-    geometry = {"type": "LineString", "coordinates": positions}
+    scale = np.radians([math.cos(math.radians(float(lat.mean()))), 1.0]) * EARTH_M  # metres of a degree
+    metres = shapely.linestrings(np.column_stack([lon, lat]) * scale)
+    degrees = shapely.get_coordinates(shapely.simplify(metres, SIMPLE_M, preserve_topology=False)) / scale
+    geometry = {"type": "LineString", "coordinates": np.round(degrees, 5).tolist()}  # 5 decimals: to about 1 m
     return {"type": "Feature", "geometry": geometry, "properties": {"name": name, "colour": colour or ""}}
-
-
-def simplified(degrees: Floats) -> Floats:
-    """Simplifies a line of longitudes and latitudes, moving it by at most SIMPLE_M."""
-    scale = np.radians([math.cos(math.radians(float(degrees[:, 1].mean()))), 1.0]) * EARTH_M
-    line = shapely.simplify(shapely.linestrings(degrees * scale), SIMPLE_M, preserve_topology=False)
-    return np.asarray(shapely.get_coordinates(line) / scale)
