@@ -53,7 +53,8 @@ def road(
     if job.release.draws_in_order:  # each group's noise rests on the units recorded before
         return runner.in_order(tallies, job)
     drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, store)  # key, Unit
-    return estimate(runner.recorded(drawn, job), job)
+    label = "learn" if job.release.learns else "read integers"  # into values, intervals and status
+    return runner.recorded(drawn, job) | "publish/estimate" >> Estimate(job.release, job.account, label)
 
 
 def observe(
@@ -76,12 +77,6 @@ def beats_of(job: Job) -> list[KeyedTally]:
     """Lists an empty tally by plan and shard, which seals slots without reports."""
     first_slots = dict.fromkeys(map(job.release.group, job.slots))  # of each group that is planned together, once
     return [((slot_s, shard), TallyBytes(b"")) for slot_s in first_slots for shard in range(job.release.shards)]
-
-
-def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """Turns recorded slots into values, intervals and status."""
-    label = "learn" if job.release.learns else "read integers"
-    return recorded | "publish/estimate" >> Estimate(job.release, job.account, label)
 
 
 def publish(estimates: PCollection[SlotEstimates], outputs: Outputs, prefix: str = "") -> None:

@@ -49,9 +49,17 @@ def shortened(text: str) -> str:
 
 
 def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
-    """Raises SpecificationError naming field, rule and value unless `holds`."""
-    if not holds:
-        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
+    """Raises SpecificationError naming field, rule and value, a fraction as a float, unless `holds`."""
+    if holds:
+        return
+    if not isinstance(value, Fraction):
+        shown = shortened(repr(value) if isinstance(value, str) else str(value))
+    else:
+        try:
+            shown = f"{float(value):g}"
+        except OverflowError:
+            shown = "beyond all floating-point numbers"
+    raise SpecificationError(f"{name} {rule}; it is {shown}{hint}")
 
 
 def check_name(field: str, name: str) -> None:
@@ -60,16 +68,6 @@ def check_name(field: str, name: str) -> None:
     need(bool(name.strip()), field, "must not be empty", name)
     fits = name.isprintable() and len(name) <= letters
     need(fits, field, f"must be at most {letters} printable letters", name)
-
-
-def _shown(value: object) -> str:
-    """Writes a value for an error message, a fraction as a float."""
-    if isinstance(value, Fraction):
-        try:
-            return f"{float(value):g}"
-        except OverflowError:
-            return "beyond all floating-point numbers"
-    return shortened(repr(value) if isinstance(value, str) else str(value))
 
 
 DONE = 0

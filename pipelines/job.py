@@ -33,7 +33,6 @@ from transforms.time.calendar import Calendar, CalendarError, Locator
 from transforms.value import SPEED
 
 VEHICLE_SHARDS = 2
-PROBE = ".hatstream-probe"
 OLD_S = 86_400  # age from which a leftover belongs to no run that still works
 
 
@@ -224,7 +223,7 @@ def make_writable(folder: Path) -> None:
                     for partial_file in directory.glob(pattern):
                         partial_file.unlink()
                 if directory == folder:
-                    probe = folder / PROBE
+                    probe = folder / ".hatstream-probe"
                     os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
                     probe.unlink()
     except OSError as error:
@@ -252,25 +251,21 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
 
 
 def value_meaning(spec: Specification) -> str:
-    """Describes the mean in the column `value`, with its weighting of vehicles."""
-    if spec.is_learned:
-        return _meaning_of_levels(spec)
-    names, value = {stat.name for stat in spec.statistics}, spec.value.name
-    if names == {"mean-of-vehicles"}:
-        return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
-    if names & {"mean", "mean-of-vehicles"}:
-        slow = ", slow vehicles more often" if value == SPEED else ""
-        return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
-    return "Value of the statistic"
-
-
-def _meaning_of_levels(spec: Specification) -> str:
-    """Describes the mean or number that `levels` estimates, with its weighting of vehicles."""
-    levels, value = spec.by_levels, spec.value.name
+    """Describes the mean or number in the column `value`, with its weighting of vehicles."""
+    value = spec.value.name
+    slow = ", slow vehicles more often" if value == SPEED else ""
+    if not spec.is_learned:
+        names = {stat.name for stat in spec.statistics}
+        if names == {"mean-of-vehicles"}:
+            return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
+        if names & {"mean", "mean-of-vehicles"}:
+            return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
+        return "Value of the statistic"
+    levels = spec.by_levels
     if levels.counted is not None:
         return f"Number of {levels.counted.of}, with the noise of the whole period's total"
     if levels.target == "reports":
-        slow = ", slow vehicles more often (the space-mean speed, that running times need)" if value == SPEED else ""
+        slow += " (the space-mean speed, that running times need)" if slow else ""
         return f"Mean {value} of all reports, each counting once{slow}, estimated from noisy sums of the whole area"
     if levels.target == "vehicles":
         return (

@@ -92,10 +92,6 @@ class AccountReport:
         )
 
 
-_INTERVAL_TEXT = "end of the interval that holds the true value with a probability of 95 % or more"
-_LEARNED_TEXT = "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
-
-
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     """Returns a specification's possible result columns, by name.
 
@@ -105,10 +101,12 @@ def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     >>> result_columns(load("examples/hourly-means.toml"))["lower95"].unit
     'column unit'
     """
+    proved = "end of the interval that holds the true value with a probability of 95 % or more"
+    learned = "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
     words = {  # that fill the braces in the columns' meanings
         "value": value_meaning(spec),
-        "interval": _LEARNED_TEXT if spec.is_learned else _INTERVAL_TEXT,
-        "learned": _LEARNED_TEXT,
+        "interval": learned if spec.is_learned else proved,
+        "learned": learned,
         "resolution": spec.cells.resolution,
     }
     return {column.name: column._replace(meaning=column.meaning.format(**words)) for column in COLUMNS}

@@ -14,7 +14,7 @@ from transforms.sinks.published import DAMAGE, READERS, SCHEMA, TYPES, without_e
 HATS, LIVE_MECHANISM = "hats", "-live"
 """What rows of slots are called, beside the names of products; and how mechanisms of live values end."""
 MOST = 1e9  # no statistic of speeds is as far from 0
-_KEY_COLUMNS = ("slot_start", "cell", "statistic")
+_KEY_COLUMNS = ["slot_start", "cell", "statistic"]
 
 
 def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
@@ -53,13 +53,13 @@ def _each_once(table: pa.Table) -> pa.Table:
     """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
     final_first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
     # The first row of each key, by its number in `final_first`.
-    keys = final_first.select(list(_KEY_COLUMNS)).append_column("row", pa.array(range(final_first.num_rows)))
-    grouped = keys.group_by(list(_KEY_COLUMNS)).aggregate([("row", "min")])
+    keys = final_first.select(_KEY_COLUMNS).append_column("row", pa.array(range(final_first.num_rows)))
+    grouped = keys.group_by(_KEY_COLUMNS).aggregate([("row", "min")])
     if grouped.num_rows == final_first.num_rows:
         return table
     final = final_first.filter(pc.invert(final_first["live"])).select([*_KEY_COLUMNS, "value"])
     values = final.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
-    if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:  # a key has two final values
+    if values.num_rows > values.group_by(_KEY_COLUMNS).aggregate([]).num_rows:  # a key has two final values
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"

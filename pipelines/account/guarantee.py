@@ -224,18 +224,15 @@ def _factor(epsilon: Fraction) -> str:
     return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
-def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
+def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int]) -> list[Cost]:
     """Computes costs of consecutive days at the dearest period's debits, by kind of claim."""
     claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # a list, which covers any one period
-    touched_periods = ((number, periods_in(privacy_unit, number)) for number in days)  # each period spends all claims
-    return [Cost(number, loss_of(Accountant().compose(claims * count), limit)) for number, count in touched_periods]
-
-
-def periods_in(privacy_unit: str, days: int) -> int:
-    """Computes the most periods that consecutive days touch."""
-    if privacy_unit == "vehicle-ever":
-        return 1
-    return days if privacy_unit == "vehicle-day" else (days + 5) // 7 + 1  # weeks, most if the first day is a Sunday
+    by_days = []
+    for number in days:
+        # The most periods that the days touch, each of which spends all claims; weeks: if the first day is a Sunday.
+        periods = {"vehicle-day": number, "vehicle-week": (number + 5) // 7 + 1, "vehicle-ever": 1}[privacy_unit]
+        by_days.append(Cost(number, loss_of(Accountant().compose(claims * periods), limit)))
+    return by_days
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
@@ -243,10 +240,10 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
     if not spec.counts_are_public or not outcome.spent:
         return
     for period, new in outcome.new.items():
-        units = _units(ledger.spent(spec.account.name, period), spec)
-        if units is not None and units == new:  # else the run does not know what others' units cost a vehicle
+        # Else the run does not know what others' units cost a vehicle.
+        if _units(ledger.spent(spec.account.name, period), spec) == new:
             spend = {name: str(value) for name, value in outcome.spent[period]._asdict().items()}
-            ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
+            ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(new)})
 
 
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:

@@ -58,7 +58,8 @@ def check_input(
     job = replace(job_of(spec, calendar, secret, account, NOWHERE), skips_unreadable=files.skip_unreadable)
     ids, total = list[Int64s](), estimate_rows(paths)
     parts = dict[PaneShard, list[tuple[int, EventBytes]]]()  # packed events by what is counted at once, see `Group`
-    rows, at_places = Counter[int](), Counter[int]()  # of observations, and those at a place, by slot
+    starts = np.array([slot.start_s for slot in calendar.slots], np.int64)  # ascending
+    rows, at_places = np.zeros((2, starts.size), np.int64)  # of observations, and those at a place, by slot
 
     def look(batch: RawBatch) -> dict[str, int]:
         """Counts speeds; takes spellings of ids, which show what another form merges."""
@@ -76,17 +77,18 @@ def check_input(
             raise StepError(unreadable.removeprefix(UNREADABLE))
         for group in parts.values():
             for slots_s, cell, number in _observations(bounded, group, counts):
-                rows.update(_by_slot(slots_s, number))
+                index = np.searchsorted(starts, slots_s)
+                np.add.at(rows, index, number)
                 if isinstance(job.ground, Pieces):
-                    at_places.update(_by_slot(slots_s, number * (job.ground.place[cell] != ELSEWHERE)))
+                    np.add.at(at_places, index, number * (job.ground.place[cell] != ELSEWHERE))
     outcome = Outcome()
     count_in(outcome, counts)
     periods = []
     for period in calendar.periods:
-        starts = [slot.start_s for slot in calendar.slots if slot.period == period]
-        in_slots = [rows[start_s] for start_s in starts]
-        rows_at_places = sum(at_places[start_s] for start_s in starts) if isinstance(job.ground, Pieces) else None
-        periods.append(PeriodInput(period, len(starts), sum(n > 0 for n in in_slots), sum(in_slots), rows_at_places))
+        inside = np.array([slot.period == period for slot in calendar.slots])
+        with_rows, rows_at_places = int(np.count_nonzero(rows[inside])), int(at_places[inside].sum())
+        shown_at_places = rows_at_places if isinstance(job.ground, Pieces) else None
+        periods.append(PeriodInput(period, int(inside.sum()), with_rows, int(rows[inside].sum()), shown_at_places))
     return InputCheck(outcome, periods, merged(ids), shares_in(counts))
 
 
@@ -107,9 +109,3 @@ def _observations(
         events, duplicates = distinct(wire.unpack_events(packed))
         count(counters.DUPLICATES, duplicates)
         yield np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64)  # one each
-
-
-def _by_slot(slots_s: Int64s, numbers: Int64s) -> dict[int, int]:
-    """Sums numbers, (entries,), by slot."""
-    starts, code = np.unique(slots_s, return_inverse=True)
-    return dict(zip(starts.tolist(), np.bincount(code, numbers).astype(np.int64).tolist(), strict=True))

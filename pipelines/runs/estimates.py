@@ -78,21 +78,21 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 
 
 def estimate_again(
-    recorded: RecordedStages, calendar: Calendar, outputs: Outputs, progress: Report, *, whole: bool, sums: bool = False
+    recorded: RecordedStages, calendar: Calendar, outputs: Outputs, progress: Report, *, whole: bool, sums: bool
 ) -> tuple[list[Path], list[str]]:
     """Writes estimates of a range's released periods; returns files, and periods not released.
 
     whole: whether to use all recorded entries, else those up to the period's. sums: whether to write released sums too.
     """
     make_writable(outputs.folder)
-    facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
+    facts, policy, released_periods = slot_facts(recorded.spec, calendar), recorded.policy, recorded.periods
     missing, written = list[str](), list[Path]()
     # least_recent=None: old days are kept one by one, none is folded into a mean day.
     everything = learned_from(recorded.entries, policy, least_recent=None) if whole and recorded.entries else None
     for number, (period, period_slots) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
         progress("periods estimated", number, len(calendar.periods))
         slots = [facts[slot.start_s] for slot in period_slots]
-        if period not in recorded.periods:
+        if period not in released_periods:
             missing.append(period)
             continue
         if everything is None:
@@ -102,7 +102,14 @@ def estimate_again(
             estimates = estimate_by_all(recorded, everything, period, slots)
         written += _published(estimates_of_period(estimates, slots, policy), outputs)
         if sums:
-            written += _sums(recorded, period, slots, outputs)
+            numbers = counted(recorded.entries)  # shown number of an entry, by its sequence number in the ledger
+            stages, stem = of_period(recorded.entries, period), file_stem(policy.spec_id, slots[0].start, SUMS)
+            rows = [row for stage in stages for row in sums_of(stage.unit, numbers[stage.sequence], policy, slots)]
+            for kind in outputs.formats:
+                path = outputs.folder / file_of(policy.spec_id, slots[0].start, kind, outputs.shape, SUMS)
+                path.parent.mkdir(exist_ok=True)
+                write_whole(path, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, stem))
+                written.append(path)
     progress("periods estimated", len(calendar.periods), len(calendar.periods))
     return written, missing
 
@@ -112,21 +119,27 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
 
     hats, days: rows of HATs, and of places' whole days, with cell, slot_start and status. Without a row: not usable.
     """
-    hats_by_status, days_by_status = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
-    released_days = days_by_status.total() - days_by_status["forecast"]
-    if not released_days:
+    released = days.filter(pc.not_equal(days["status"], "forecast"))  # one row per cell and released day
+    if not released.num_rows:
         return ""
-    hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
+    hats_by_status, days_by_status = Counter(hats["status"].to_pylist()), Counter(released["status"].to_pylist())
+    hat_count = len(spec.timetable.service_minutes) * released.num_rows
+    if spec.trips is not None:  # then HATs with a trip alone count; 1 if the timetable has none, as it is a divisor
+        cells_by_weekday = dict[Weekday, list[str]]()  # a cell once for each of its rows
+        for cell, start in zip(released["cell"].to_pylist(), released["slot_start"].to_pylist(), strict=True):
+            cells_by_weekday.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
+        tables = ((cells, replace(spec.timetable, weekdays=(weekday,))) for weekday, cells in cells_by_weekday.items())
+        hat_count = sum(spec.trips.number(cells, table) for cells, table in tables) or 1
     usable = hats.filter(pc.equal(hats["status"], "ok"))
     keys = {*zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)}
-    newest, held_back = newest_day(spec, account, keys), days_by_status["held-back"] / released_days
+    newest, held_back = newest_day(spec, account, keys), days_by_status["held-back"] / released.num_rows
     about_reports = "" if newest is None else f" (those of {newest.period} {newest.worth})"
     waiting = f", and {hundredths(held_back)} are held back until more days tell of them" if held_back else ""
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
         f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{about_reports} and "
         f"{hundredths(hats_by_status['parent'] / hat_count)} by the area around; of 100 places' whole days "
-        f"{hundredths(days_by_status['ok'] / released_days)} are{waiting}."
+        f"{hundredths(days_by_status['ok'] / released.num_rows)} are{waiting}."
     )
 
 
@@ -215,35 +228,6 @@ def newest_day(
         constant=constant,
         unit=spec.value.unit,
     )
-
-
-def _hats_of(spec: Specification, days: pa.Table) -> int:
-    """Counts the HATs with a trip, the divisor of rows' shares; at least 1.
-
-    days: one row per cell and released day, at least one.
-    """
-    table = spec.timetable
-    if spec.trips is None:
-        return len(table.service_minutes) * days.num_rows
-    cells_by_weekday = dict[Weekday, list[str]]()  # a cell once for each of its rows
-    for cell, start in zip(days["cell"].to_pylist(), days["slot_start"].to_pylist(), strict=True):
-        cells_by_weekday.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
-    # Adds up HATs with a trip, of each listed cell; 1 if the timetable has none, as callers divide by the number.
-    by_weekday = ((cells, replace(table, weekdays=(weekday,))) for weekday, cells in cells_by_weekday.items())
-    return sum(spec.trips.number(cells, one_weekday) for cells, one_weekday in by_weekday) or 1
-
-
-def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
-    """Writes noisy sums of a period's stages to files; yields their paths."""
-    numbers = counted(recorded.entries)  # shown number of an entry, by its sequence number in the ledger
-    stages = of_period(recorded.entries, period)
-    rows = [row for entry in stages for row in sums_of(entry.unit, numbers[entry.sequence], recorded.policy, slots)]
-    spec_id, start = recorded.policy.spec_id, slots[0].start
-    for kind in outputs.formats:
-        path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
-        path.parent.mkdir(exist_ok=True)
-        write_whole(path, FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, file_stem(spec_id, start, SUMS)))
-        yield path
 
 
 def estimate_by_all(recorded: RecordedStages, model: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:

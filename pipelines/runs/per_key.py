@@ -186,7 +186,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             "value": self._value(),
             "privacy": {"epsilon": epsilon, "per": "period", "scope": "period" if presence else "slot"}
             | ({"delta": delta[0]} if delta else {}),
-            "statistic": [{"name": self.name} | self._options(presence=presence)],
+            "statistic": [{"name": self.name} | self._options()],
             "input": {"layout": "jsonl", "columns": columns},
         } | ({"fleet": fleet} if fleet else {})
 
@@ -205,8 +205,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         """Returns the table [value] of the specification; counts have none that matters."""
         return {"name": "reading", "unit": "1", "lower": 0, "upper": 1}
 
-    def _options(self, *, presence: bool) -> dict[str, Any]:
-        """Returns the statistic's options. presence: whether the account hides presence."""
+    def _options(self) -> dict[str, Any]:
+        """Returns the statistic's options."""
         raise NotImplementedError
 
 
@@ -223,8 +223,8 @@ class _OfValues(PerKey):
         lower, upper = self.bounds
         return {"name": "reading", "unit": self.unit, "lower": lower, "upper": upper}
 
-    def _options(self, *, presence: bool) -> dict[str, Any]:
-        if presence:
+    def _options(self) -> dict[str, Any]:
+        if self.account.hides == "presence":
             raise UsageError(f"{type(self).__name__} needs an account of public counts: UserAccount(hides='values')")
         return {} if self.mechanism is None else {"mechanism": self.mechanism}
 
@@ -250,8 +250,9 @@ class MeanPerKey(_OfValues):
 
     name: ClassVar[str] = "mean"
 
-    def _options(self, *, presence: bool) -> dict[str, Any]:
-        return {"mechanism": "levels", "target": "reports"} if presence else super()._options(presence=presence)
+    def _options(self) -> dict[str, Any]:
+        hides_presence = self.account.hides == "presence"
+        return {"mechanism": "levels", "target": "reports"} if hides_presence else super()._options()
 
 
 @dataclass(kw_only=True)
@@ -303,8 +304,8 @@ class CountPerKey(PerKey):
     bound: int = 1
     name: ClassVar[str] = COUNT.name
 
-    def _options(self, *, presence: bool) -> dict[str, Any]:
-        if not presence:
+    def _options(self) -> dict[str, Any]:
+        if self.account.hides == "values":
             raise UsageError("counts are public where an account hides values: count them without hatstream")
         return {"of": {"elements": "reports", "users": "vehicles"}[self.of], "bound": self.bound}
 

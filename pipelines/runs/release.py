@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpops.accountant import Limit
 from pipelines.account.guarantee import gaps, note_spending
 from pipelines.account.location import AccountLocation
 from pipelines.engine import BoundedEngine
@@ -22,7 +21,6 @@ from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar
 
 SHOWN_PERIODS = SHOWN_FILES = 7  # most that a message names
-_NONE_READABLE_ERROR = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,8 @@ def release(
 
     outcome = bounded.run(job, paths, needed, engine, progress)
     if outcome.is_unreadable:
-        raise InputError("\n".join([_NONE_READABLE_ERROR, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
+        text = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
+        raise InputError("\n".join([text, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
     if needed is not None and (outcome.unusable or outcome.periods_empty):  # rows were needed
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
@@ -143,7 +142,7 @@ def _no_rows(outcome: Outcome) -> str:
 
 
 def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
-    """Describes a refused run and the spending over limits."""
+    """Describes a refused run, the spending over limits, and what to do."""
     account, ledger = spec.account, location.ledger
     limit = ledger.limit(account.name, account.limit)
     in_period = " in a period" if len(limit.spans) == 1 else ""
@@ -166,22 +165,19 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
                     f"  the {full.span.days} days {full.first} to {full.last} have spent "
                     f"{full.span.limit.text(full.spent)} of {full.span.limit.describe()}"
                 )
-    return "\n".join([*lines, _way_out(limit, outcome)])
-
-
-def _way_out(limit: Limit, outcome: Outcome) -> str:
-    """Describes what to do where debits exceed what is left of the account's limit."""
     debits = outcome.debits.values()
     if why := next(filter(None, (not_added_up(limit, debit) for debit in debits)), ""):
-        return f"{why[0].upper()}{why[1:]}."
-    if all(limit.fits(debit) for debit in debits):
-        return (
+        lines.append(f"{why[0].upper()}{why[1:]}.")
+    elif all(limit.fits(debit) for debit in debits):
+        lines.append(
             "Less than that is left of these periods: it can be used with privacy.per = 'period' and a smaller "
             "privacy.epsilon, once. What was released gives its own figures again, as often as you like; where nothing "
             "is left there will be no other figures of these days. Plan for days to come: `hatstream plan`."
         )
-    return (
-        "The account allows no period so much. To ask for less: a smaller privacy.epsilon as the total of a period "
-        "(privacy.per = 'period'), longer slots or larger cells, or composition = 'cap' with fewer cells. "
-        "`hatstream plan` says beforehand what a specification asks for."
-    )
+    else:
+        lines.append(
+            "The account allows no period so much. To ask for less: a smaller privacy.epsilon as the total of a period "
+            "(privacy.per = 'period'), longer slots or larger cells, or composition = 'cap' with fewer cells. "
+            "`hatstream plan` says beforehand what a specification asks for."
+        )
+    return "\n".join(lines)

@@ -119,27 +119,23 @@ class Bounded:
     spool: Spool | None = None
 
     def build(self, p: beam.Pipeline) -> None:
-        """Builds the pipeline of the job."""
-        job = self.job
-        tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
+        """Builds the pipeline of the job.
+
+        Locally one worker has all pieces, otherwise each goes to any free worker. An empty bundle reports no rows.
+        """
+        job, pieces = self.job, pieces_of(self.job.layout, self.paths)
+        bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
+        listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
+        if len(bundles) > 1:
+            listed = listed | "spread" >> beam.Reshuffle()
+        groups = listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()  # see `Group`
+        tallied = groups | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:  # parts of slots are merged here; heartbeats, whole tallies of empty slots, join them
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, in_order=job.release.draws_in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
         # `road` draws tallies, records them once the judge consents to the counted facts, and estimates.
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
-
-    def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
-        """Reads the input and groups events by slot, shard and pane, see `Group`.
-
-        Locally one worker has all pieces, otherwise each goes to any free worker. An empty bundle reports no rows.
-        """
-        pieces = pieces_of(self.job.layout, self.paths)
-        bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
-        listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
-        if len(bundles) > 1:
-            listed = listed | "spread" >> beam.Reshuffle()
-        return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
     def keyed(self, events: records.PackedEvents) -> KeyedPart:
         """Keys packed events by what is tallied together, see `Group`."""

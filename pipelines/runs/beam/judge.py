@@ -97,28 +97,23 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
     period, elements = group
     # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: units' debits, see `DemandFact`.
-    epsilons, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
+    epsilons, wanted, packed = dict[int, Fraction](), [], dict[int, list[bytes]]()
     for (slot_s, kind), data in elements:  # kind: SPENDING of a unit, or EXPOSURE of its vehicles
         if kind == SPENDING:
             epsilon, unit, debit = msgspec.json.decode(data, type=UnitSpending)
             epsilons[slot_s] = Fraction(epsilon)
             wanted.append((*unit, debit))
         else:
-            exposures.setdefault(slot_s, []).append(data)
-    spent = _spend_of(epsilons, exposures, shares)
-    # All facts have one key, 0, so that one worker judges them together.
-    return 0, msgspec.json.encode(DemandFact(period, wanted, tuple(map(str, spent))))
-
-
-def _spend_of(epsilons: dict[int, Fraction], exposures: dict[int, list[bytes]], shares: Sequence[Fraction]) -> Spend:
-    """Sums each vehicle's spending over drawn HATs. epsilons (of a HAT), exposures: by slot."""
-    slots = [(epsilon, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, epsilon in epsilons.items()]
+            packed.setdefault(slot_s, []).append(data)
+    slots = [(epsilon, unpack_exposure(packed.get(slot_s, ()), len(shares))) for slot_s, epsilon in epsilons.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in slots]))
     denominator = math.lcm(*((epsilon * share).denominator for epsilon in epsilons.values() for share in shares))
-    spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / denominator
+    spent = np.zeros(vehicles.size, object)  # over drawn HATs; exact, as Python integers: multiples of 1 / denominator
     for epsilon, exposure in slots:  # exposure.drawn: numbers of HATs, (vehicles, statistics)
         prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of a HAT, (statistics,)
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # maximum, median, 90 %
-    return Spend(*(Fraction(int(ordered[rank]), denominator) for rank in ranks))
+    spend = tuple(str(Fraction(int(ordered[rank]), denominator)) for rank in ranks)  # fields of `Spend`
+    # All facts have one key, 0, so that one worker judges them together.
+    return 0, msgspec.json.encode(DemandFact(period, wanted, spend))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import quote
@@ -215,9 +214,20 @@ class Flink:
         build: adds the steps to an empty pipeline. name: unique on the cluster, as the job is found by it.
         Raises EngineError, also without acceptance for TAKEN_S or a job for SHOWN_S, or STOP_S once `stop` is set.
         """
-        result = submit_pipeline(build, name, self.options, self.job_server, stop)
+        result, cluster = submit_pipeline(build, name, self.options, self.job_server, stop), Cluster(self.rest)
+
+        def shown() -> FlinkJob:
+            until = time.monotonic() + SHOWN_S  # a limit of its own, so that its thread ends too
+            while time.monotonic() < until:
+                if job_id := cluster.job_named(name):
+                    return FlinkJob(cluster, job_id)
+                if result.state in _LOST_STATES:
+                    raise EngineError("Flink did not take the job: the log of the job server says why")
+                time.sleep(0.2)
+            raise TimeoutError(f"not done within {SHOWN_S:.0f} s")
+
         try:
-            return await_answer(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)
+            return await_answer(self.job_server, shown, SHOWN_S, stop)
         except TimeoutError as error:
             raise EngineError(
                 f"{error}: the cluster at {self.rest} shows no job {name}; it may run on, "
@@ -274,18 +284,6 @@ class Flink:
         if state != PipelineState.DONE:
             raise EngineError(f"the job was ended by somebody else: {state}")
         return finished(result)
-
-
-def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
-    """Finds the cluster's job. Raises EngineError if it is lost, TimeoutError if unseen."""
-    cluster, until = Cluster(rest), time.monotonic() + SHOWN_S
-    while time.monotonic() < until:
-        if job_id := cluster.job_named(name):
-            return FlinkJob(cluster, job_id)
-        if result.state in _LOST_STATES:
-            raise EngineError("Flink did not take the job: the log of the job server says why")
-        time.sleep(0.2)
-    raise TimeoutError(f"not done within {SHOWN_S:.0f} s")
 
 
 def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[str]:

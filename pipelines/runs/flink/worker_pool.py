@@ -32,8 +32,11 @@ IMPORTED = [
 two copies must not have in common."""
 
 
-def serve(address: str) -> None:
-    """Serves at `host:port` until SIGTERM or SIGINT."""
+def main() -> None:
+    """Serves a worker pool, as a program, until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
+    parser.add_argument("--address", required=True, help="host:port to listen on; only the engine should reach it")
+    address = parser.parse_args().address
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on our matrices threads wait for one another
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
     pool = _Pool()
@@ -108,13 +111,6 @@ def _end(worker: BaseProcess) -> None:
     if worker.is_alive():
         worker.kill()
         worker.join()
-
-
-def main() -> None:
-    """Runs a worker pool as a program."""
-    parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
-    parser.add_argument("--address", required=True, help="host:port to listen on; only the engine should reach it")
-    serve(parser.parse_args().address)
 
 
 if __name__ == "__main__":
