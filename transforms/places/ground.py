@@ -63,10 +63,6 @@ class Keys(Sequence[int]):
         """Returns the numbers of keys unchanged."""
         return cells
 
-    def named(self, cells: Int64s) -> list[str]:
-        """Names keys by number."""
-        return [self.names[cell] for cell in cells.tolist()]
-
     def __getitem__(self, index: Any) -> Any:
         return range(len(self.names))[index]
 
@@ -136,7 +132,7 @@ class Pieces:
 
     @staticmethod
     def cut(
-        region: Sequence[int], resolution: int, fine: Int64s, place: Int64s, places: Places, turns: Turns | None = None
+        region: Sequence[int], resolution: int, fine: Int64s, place: Int64s, places: Places, turns: Turns
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places.
 
@@ -153,15 +149,20 @@ class Pieces:
         # Of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])
-        of_cell, of_place, piece = _numbered(all_cells, all_places, cells.size, len(places.names))
+        # Pieces are numbered: cells' remainders, which lie in no place, then distinct pairs of cell and place.
+        inside = all_places != NOWHERE
+        pairs, pair = np.unique(all_cells[inside] * len(places.names) + all_places[inside], return_inverse=True)
+        of_cell, of_place = np.divmod(pairs, len(places.names))
+        piece = all_cells.copy()
+        piece[inside] = cells.size + pair
         return Pieces(
             resolution=resolution,
             coarse=coarse,
             region=cells,
             fine=fine[order],
             piece=piece[: cell.size],
-            cell=of_cell,
-            place=of_place,
+            cell=np.concatenate([np.arange(cells.size), of_cell]),
+            place=np.concatenate([np.full(cells.size, NOWHERE), of_place]),
             places=places,
             heading_row=turn_row,
             by_heading=piece[cell.size :].reshape(-1, SECTORS),
@@ -190,34 +191,18 @@ class Pieces:
 Ground = Hexagons | Pieces | Keys  # what maps a position to its counted public unit: one H3 lookup, and one in a table
 
 
-def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
+def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns) -> tuple[Int64s, Int64s, Int64s]:
     """Splits rows of `turns` (places by heading) that lie in several cells, by cell.
 
     cell, order: of each fine cell in the region, its cell and its index in `turns.row`. Returns each row's cell; each
     fine cell's row, or NOWHERE; and places, (rows, SECTORS).
     """
-    if turns is None or not len(turns.place):
-        return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     row_codes = len(turns.place) + 1  # a row's code is the row + 1, as NOWHERE is -1
     pairs, pair_of_fine = np.unique(cell * row_codes + turns.row[order] + 1, return_inverse=True)
     of_cell, row_code = np.divmod(pairs, row_codes)  # of each pair
     is_row = row_code > 0
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
     return of_cell[is_row], row[pair_of_fine], turns.place[row_code[is_row] - 1]
-
-
-def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Numbers pieces, cells' remainders first, then distinct pairs of cell and place.
-
-    cell, place: pairs, whose place may be NOWHERE; cells, places: how many there are. Returns each piece's cell; its
-    place, or NOWHERE; and each pair's piece.
-    """
-    inside = place != NOWHERE
-    pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)
-    of_cell, of_place = np.divmod(pairs, max(places, 1))
-    piece = cell.copy()
-    piece[inside] = cells + number
-    return np.concatenate([np.arange(cells), of_cell]), np.concatenate([np.full(cells, NOWHERE), of_place]), piece
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
@@ -228,12 +213,12 @@ def ancestors(cells: Int64s, resolution: int) -> Int64s:
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     """Cuts a region by finer H3 cells. Raises ValueError."""
-    _checked_coarser(region, resolution)  # raises unless the region's cells are coarser
-    children_of = ((row, h3_int.cell_to_children(cell, resolution)) for row, cell in enumerate(region))
-    children = [(row, child) for row, inner in children_of for child in inner]
-    cell, fine = np.array(sorted(children, key=lambda pair: pair[1]), np.int64).T  # cell: each child's, in the region
-    names = tuple(cell_text(child) for child in fine.tolist())
-    return Pieces.cut(region, resolution, fine, np.arange(fine.size), Places(names, cell))
+    coarse = _checked_coarser(region, resolution)
+    children = [child for cell in region for child in h3_int.cell_to_children(cell, resolution)]
+    fine = np.sort(np.array(children, np.int64))
+    places = Places(tuple(texts_of(None, fine)), cell=number_in(np.array(region, np.int64), ancestors(fine, coarse)))
+    no_turns = Turns(np.full(fine.size, NOWHERE), np.zeros((0, SECTORS), np.int64))
+    return Pieces.cut(region, resolution, fine, np.arange(fine.size), places, no_turns)
 
 
 def _checked_coarser(region: Sequence[int], resolution: int) -> int:
@@ -292,7 +277,7 @@ def _coarser(region: Sequence[int], above: int) -> Int64s:
 def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[str]:
     """Names a region's cells or keys, all by default."""
     if isinstance(region, Keys):
-        return list(region.names) if cells is None else region.named(cells)
+        return list(region.names) if cells is None else [region.names[cell] for cell in cells.tolist()]
     return list(map("%x".__mod__, region or () if cells is None else cells.tolist()))
 
 

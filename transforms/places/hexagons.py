@@ -28,29 +28,23 @@ def cell_text(cell: int) -> str:
     return f"{cell:x}"
 
 
-_HEX_DIGITS, _DECIMAL_DIGITS = 16, 20  # most of a number of 64 bits
-
-
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
-    """Checks and sorts a region's cells. Raises ValueError."""
-    names = [_hexadecimal(name) for name in names]
-    for name in names:
+    """Checks and sorts a region's cells, hexadecimal or decimal. Raises ValueError.
+
+    >>> cells_of_list(["608533827635118079", "871f24ac5ffffff"], resolution=7)
+    (608533827635118079,)
+    """
+    cells = set()
+    for listed in names:
+        # More than 16 digits are of a decimal number, of 20 at most: cut, as a hostile text of many takes long.
+        is_decimal = listed.isascii() and listed.isdecimal() and len(listed) > 16
+        name = cell_text(int(listed[:20])) if is_decimal else listed
         if not h3.is_valid_cell(name):
             raise ValueError(f"{name!r} is not an H3 cell")
         if h3.get_resolution(name) != resolution:
             raise ValueError(f"{name!r} has resolution {h3.get_resolution(name)}, the release has {resolution}")
-    return tuple(sorted({h3.str_to_int(name) for name in names}))
-
-
-def _hexadecimal(name: str) -> str:
-    """Converts a cell's decimal number to H3's hexadecimal.
-
-    >>> _hexadecimal("608533827635118079")
-    '871f24ac5ffffff'
-    """
-    if not (name.isascii() and name.isdecimal() and len(name) > _HEX_DIGITS):
-        return name
-    return f"{int(name[:_DECIMAL_DIGITS]):x}"  # cut, as a hostile text of many digits takes long
+        cells.add(h3.str_to_int(name))
+    return tuple(sorted(cells))
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
@@ -133,9 +127,6 @@ def _polygons(document: Any) -> Iterator[Rings]:
         raise ValueError(f"a region needs polygons, not {kind!r}")
 
 
-_FULL_TURNS = (-540, -180, 180, 540)  # edges in degrees of the earth's copies side by side, in which longitudes may lie
-
-
 def hexagon_of(cell: str) -> dict[str, Any] | None:
     """Outlines an H3 cell counter-clockwise; None if invalid.
 
@@ -171,7 +162,7 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     if west >= -180 and east <= 180:
         return dict(geometry)
     kind = str(shape.geom_type).removeprefix("Multi")
-    for start, end in pairwise(_FULL_TURNS):
+    for start, end in pairwise((-540, -180, 180, 540)):  # the earth and its copies side by side
         inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)  # by full turns
         pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == kind and piece.length]
@@ -221,7 +212,13 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
     rows: slice | Int64s = slice(None)  # all
     for table in _tables(resolution):
-        cells[rows] = _remembered(table, lat_e7[rows], lon_e7[rows])
+        row, column = (lat_e7[rows] + _SHIFT_E7) >> table.bits, (lon_e7[rows] + _SHIFT_E7) >> table.bits
+        squares = (row << 32) | column  # one key for both, below 2^63: see _SHIFT_E7
+        cell, is_known = _cells_of(table, squares)
+        unknown = np.flatnonzero(~is_known)
+        if unknown.size and _learn(table, squares[unknown]):
+            cell[unknown], _ = _cells_of(table, squares[unknown])  # those that were learnt are known now
+        cells[rows] = cell
         rows = np.flatnonzero(cells == _NO_CELL)
         if rows.size == 0:
             return cells
@@ -243,17 +240,6 @@ def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)  # in bits, each once
     key, cell = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareTable(resolution, bits, key.copy(), cell.copy(), met=cell.astype(np.uint8)) for bits in sizes)
-
-
-def _remembered(table: _SquareTable, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
-    """Looks up cells by square, else _NO_CELL, and learns frequent squares."""
-    row, column = (lat_e7 + _SHIFT_E7) >> table.bits, (lon_e7 + _SHIFT_E7) >> table.bits
-    squares = (row << 32) | column  # one key for both, below 2^63: see _SHIFT_E7
-    cell, is_known = _cells_of(table, squares)
-    unknown = np.flatnonzero(~is_known)
-    if unknown.size and _learn(table, squares[unknown]):
-        cell[unknown], _ = _cells_of(table, squares[unknown])  # those that were learnt are known now
-    return cell
 
 
 def _buckets(square: Int64s) -> Int64s:

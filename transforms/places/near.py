@@ -1,10 +1,8 @@
 """Assignment of fine cells to the nearest public shapes."""
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import NamedTuple
 
-import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,6 @@ ANY_WAY = -1  # in the place of a bearing, where a place is of all headings
 NO_WAY = -2  # likewise, where a line turns back on itself: it is of no heading there
 FITS_DEGREES = 60  # a heading fits a line whose own direction differs by at most so much
 ALONG_M = 10.0  # a line's direction is that between points so far before and behind
-_ALL_SECTORS = (1 << SECTORS) - 1  # a bit for each sector
 
 
 class NearPairs(NamedTuple):
@@ -35,12 +32,6 @@ class CellPlaces(NamedTuple):
     turns: Turns
 
 
-def bearings(way: Float64s) -> Int64s:
-    """Computes bearings of vectors (n, 2), whole degrees; NO_WAY for zero."""
-    x, y = way.T
-    return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
-
-
 def places_of_cells(near: NearPairs) -> CellPlaces:
     """Assigns fine cells their nearest places, also by heading.
 
@@ -50,7 +41,11 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    masks = _sector_masks(near.bearing)  # of each pair
+    # A bit for each sector that fits a bearing: none fits NO_WAY, -2, and all fit ANY_WAY, -1, the last two indices.
+    centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
+    half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
+    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))  # by bearing, 0 to 359 degrees
+    masks = np.append(bits, [0, (1 << SECTORS) - 1])[near.bearing]  # of each pair
     # Without a heading: the nearest place of all headings.
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
@@ -71,14 +66,6 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     for sector in range(SECTORS):  # fills a column of the table: each row's nearest place that fits the sector
         _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], masks[pairs] >> sector & 1 == 1)
     return CellPlaces(cell, place, Turns(turn_row, table))
-
-
-def _sector_masks(bearing: Int64s) -> Int64s:
-    """Returns bits of the sectors that fit bearings: none fits NO_WAY, all fit ANY_WAY."""
-    centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
-    half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
-    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))  # by bearing, 0 to 359 degrees
-    return np.concatenate([bits, [0, _ALL_SECTORS]])[bearing]  # NO_WAY, -2, and ANY_WAY, -1, index the last two
 
 
 def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -171,10 +158,6 @@ class Shapes(NamedTuple):
     reach_m: Float64s  # 0 for areas
     is_directed: NDArray[np.bool_]  # line driven in the order of its positions
 
-    def some(self, rows: Int64s) -> "Shapes":
-        """Selects shapes by index."""
-        return Shapes._make(column[rows] for column in self)
-
 
 def ignore(_done: int, _whole: int) -> None:
     """Ignores progress that nobody wants to see."""
@@ -182,27 +165,23 @@ def ignore(_done: int, _whole: int) -> None:
 
 def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
     """Lists fine cells centred in shapes' areas, by distance."""
-    twin = _twins(shapes)  # of each shape, the first one of equal outline
+    import shapely
+
+    outlines = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
+    first_row: dict[tuple[bytes, float], int] = {}
+    twin = np.array([first_row.setdefault(outline, row) for row, outline in enumerate(outlines)], np.int64)
     order = np.argsort(twin, kind="stable")  # twins lie together, and a part finds their cells once
     chunks = []
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
-        cell, row, apart_m, bearing = _cells_of(shapes.some(rows), twin[rows])
+        part = Shapes._make(column[rows] for column in shapes)
+        cell, row, apart_m, bearing = _cells_of(part, twin[rows])
         chunks.append((cell, rows[row].astype(np.int32), apart_m, bearing))  # narrow until sorted: there are millions
         if order.size > AT_ONCE:
             report(first + rows.size, order.size)
     cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
     order = np.lexsort((place, apart_m, cell))
     return NearPairs(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))
-
-
-def _twins(shapes: Shapes) -> Int64s:
-    """Maps each shape to the first one with an equal line and reach."""
-    import shapely
-
-    outlines = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
-    first_row: dict[tuple[bytes, float], int] = {}
-    return np.array([first_row.setdefault(outline, row) for row, outline in enumerate(outlines)], np.int64)
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -217,7 +196,8 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
     apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)  # way: of the line there, east and north
-    bearing = np.where(shapes.is_directed[row], bearings(way), ANY_WAY)
+    from_north = np.rint(np.degrees(np.arctan2(*way.T))) % 360
+    bearing = np.select([~shapes.is_directed[row], ~way.any(axis=1)], [ANY_WAY, NO_WAY], from_north)
     return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)  # narrow: there are millions of pairs
 
 
@@ -258,8 +238,9 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     lines = first[is_line]  # outlined wider than their reach: with few corners an outline would cut off cells within
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     polygons, outline_of_polygon = shapely.get_parts(outline, return_index=True)
-    h3_polygons = _polygons(polygons, shapes.scale[first][outline_of_polygon])
-    cells_of_parts = [np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64) for polygon in h3_polygons]
+    metres, polygon_of = shapely.get_coordinates(polygons, return_index=True)
+    degrees = shapely.set_coordinates(polygons, metres / shapes.scale[first][outline_of_polygon[polygon_of]])
+    cells_of_parts = [np.array(h3_int.geo_to_cells(polygon, FINE_RES), np.int64) for polygon in degrees]
     ends = np.append(0, np.cumsum([cells.size for cells in cells_of_parts]))
     first_cell = ends[np.searchsorted(outline_of_polygon, np.arange(first.size + 1))]  # in `cells`, by outline
     outline_number = np.cumsum(is_first) - 1  # each row's, an index of `first`
@@ -268,15 +249,3 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
         np.concatenate([cells[first_cell[number] : first_cell[number + 1]] for number in outline_number.tolist()]),
         np.repeat(np.arange(twin.size), np.diff(first_cell)[outline_number]),
     )
-
-
-def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
-    """Yields H3's polygons, in degrees; scale: (polygons, 2), metres per degree."""
-    import shapely
-
-    rings, polygon_of = shapely.get_rings(metres, return_index=True)
-    positions, ring_of = shapely.get_coordinates(rings, return_index=True)
-    degrees = (positions / scale[polygon_of[ring_of]])[:, ::-1].tolist()  # latitude first, as H3 takes them
-    ring_first = np.searchsorted(ring_of, np.arange(rings.size + 1))
-    for first, end in pairwise(np.searchsorted(polygon_of, np.arange(metres.size + 1)).tolist()):
-        yield h3.LatLngPoly(*(degrees[ring_first[ring] : ring_first[ring + 1]] for ring in range(first, end)))

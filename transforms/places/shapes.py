@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import h3
 import numpy as np
 
-from dpops.types import Int64s
 from transforms.places import near
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_comparisons, room_of
@@ -33,10 +33,9 @@ def shape_pieces(
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
     its positions: see `near.places_of_cells`.
     """
-    features, names, cells, main_cells = _read_places(document, region, buffer_m, report)  # main: with most of a place
-    for name in _lacking(names, main_cells):
+    places, cells = _read_places(document, region, buffer_m, report)
+    for name in compress(places.names, places.cell == NOWHERE):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
-    places = Places(names, main_cells, tuple(feature["geometry"] for feature in features))
     return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, places, cells.turns)  # turns: places by heading
 
 
@@ -49,22 +48,16 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     Traceback (most recent call last):
     ValueError: ...
     """
-    _, names, _, main_cells = _read_places(document, cells, BUFFER_M)  # a place outside has NOWHERE as its main cell
-    return _lacking(names, main_cells)
-
-
-def _lacking(names: Sequence[str], main_cells: Int64s) -> list[str]:
-    """Lists names of places without a main cell, as they are outside."""
-    return [name for name, cell in zip(names, main_cells.tolist(), strict=True) if cell == NOWHERE]
+    places, _ = _read_places(document, cells, BUFFER_M)
+    return list(compress(places.names, places.cell == NOWHERE))
 
 
 def _read_places(
     document: Any, region: Sequence[int], buffer_m: float, report: near.Report = near.ignore
-) -> tuple[list[dict[str, Any]], tuple[str, ...], near.CellPlaces, Int64s]:
-    """Reads GeoJSON places. Raises ValueError for unfit ones.
+) -> tuple[Places, near.CellPlaces]:
+    """Reads GeoJSON places, and assigns them fine cells. Raises ValueError for unfit ones.
 
-    Returns features, their names, the places of fine cells, and for each place the index of its main cell: the region's
-    cell with most of its fine cells, or NOWHERE.
+    The cell of a place is NOWHERE if none of its fine cells lies in the region.
     """
     kind = document.get("type") if isinstance(document, dict) else None
     features = document.get("features") if kind == "FeatureCollection" else None
@@ -94,9 +87,9 @@ def _read_places(
     cell, place, count = near.cells_by_place(fine_cells, region_index)
     place, cell, size = near.pairs_of(first=place, second=cell, times=count)
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
-    main = np.full(len(names), NOWHERE, np.int64)
-    main[place[order]] = cell[order]
-    return features, names, fine_cells, main
+    main_cell = np.full(len(names), NOWHERE, np.int64)  # of each place: the cell with most of its fine cells
+    main_cell[place[order]] = cell[order]
+    return Places(names, main_cell, tuple(feature["geometry"] for feature in features)), fine_cells
 
 
 def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:

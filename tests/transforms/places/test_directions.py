@@ -298,8 +298,8 @@ def test_each_cell_has_the_lines_that_it_is_near_the_nearest_first(where, monkey
 
 def test_lines_in_reverse_are_looked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(near_shapes.h3_int, "h3shape_to_cells", lambda *_: asked.append(1) or [])
-    near_shapes._candidates(shapes := drawn(CENTRES["Oslo"], lines=10), near_shapes._twins(shapes))
+    monkeypatch.setattr(near_shapes.h3_int, "geo_to_cells", lambda *_: asked.append(1) or [])
+    assert near_pairs(shapes := drawn(CENTRES["Oslo"], lines=10)).cell.size == 0
     assert (len(asked), shapes.line.size) == (10, 15)
 
 
