@@ -52,7 +52,7 @@ _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
 # Options that name the columns of the fields speed, key and key_within.
-_OPTIONS = {SPEED: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
+_OPTIONS = {SPEED: "value.name", **dict(zip(base.KEY_FIELDS, ("places.column", "places.within"), strict=True))}
 _MOST_COLUMNS = {"vehicle": 4}  # parts of an id; other fields take a pair, such as date and clock
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 

@@ -7,19 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, is_text, numbers
+from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, numbers
+from transforms.layouts.time_format import TimeFormat
 from transforms.value import SPEED
 
 Path = tuple[str, ...]  # steps into nested data: a key of an object, an index of an array, EACH or ANY
 EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
 _RECORDS_PATTERN = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
-_GETTERS = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
 
 
 def steps_of(text: str) -> Path:
@@ -46,44 +45,6 @@ def refuse_steps(field: str, column: str) -> None:
         raise ValueError(f"columns.{field}: {column[:60]!r} is of many values: [] and * stand in input.records")
 
 
-def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
-    """Returns the Arrow type at a path below a column's type, or None."""
-    for step in steps:
-        if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
-            kind = kind.field(step).type
-        elif _is_list(kind) and step.isdecimal():
-            kind = kind.value_type
-        elif is_text(kind) and step in _GETTERS:  # a coordinate of points in well-known binary
-            kind = pa.float64()
-        else:
-            return None
-    return kind
-
-
-def values_at(column: Any, steps: Path) -> Any:
-    """Extracts each row's value at a path that `kind_at` knows; null if absent."""
-    for step in steps:
-        if pa.types.is_struct(column.type):
-            column = pc.struct_field(column, step)
-        elif _is_list(column.type):
-            # As a slice, padded with null: list_element alone fails where a list is too short.
-            column = pc.list_element(pc.list_slice(column, int(step), int(step) + 1, return_fixed_size_list=True), 0)
-        else:  # points in well-known binary (GeoParquet); null for bytes that are no point
-            import shapely
-
-            points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
-            degrees = getattr(shapely, _GETTERS[step])(points)  # by step: longitude x or latitude y
-            column = pa.array(degrees, mask=np.isnan(degrees))
-    return column
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-if TYPE_CHECKING:
-    from transforms.layouts.time_format import TimeFormat
-
 FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", SPEED)
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
 values do not decide whether a file is read."""
@@ -101,7 +62,8 @@ def are_times(field: str, fields: Sequence[str]) -> bool:
 
 HEADING = "heading"  # a further field, before the last one, in degrees, where public places differ by direction
 
-KEY = "key"  # begins the names of fields that say under which public key a row is counted, in the place of a position
+KEY = "key"
+KEY_FIELDS = (KEY, f"{KEY}_within")  # the public key under which a row is counted, in the place of a position
 
 BATCH_ROWS = 131_072  # most rows that are decoded and checked at a time
 
@@ -124,7 +86,7 @@ class Units:
     time_unit: TimeUnit
     value_per_unit: Fraction  # one of the input's units of the value, in the specification's, such as 3.6 for m/s
     zone: str | None = None  # of times without offset
-    time_format: "TimeFormat | None" = None  # of texts other than ISO 8601
+    time_format: TimeFormat | None = None  # of texts other than ISO 8601
     decimal: DecimalMark = "."
 
     def instants(self, column: pa.Array) -> Instants:
@@ -162,7 +124,7 @@ def with_keys(columns: int) -> tuple[str, ...]:
     >>> with_keys(2)
     ('vehicle', 'time', 'key', 'key_within', 'speed')
     """
-    return (*FIELDS[:2], *(KEY, f"{KEY}_within")[:columns], SPEED)
+    return (*FIELDS[:2], *KEY_FIELDS[:columns], SPEED)
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,10 +170,6 @@ class Share(NamedTuple):
 
     number: int  # from 0
     shares: int
-
-    def among(self, groups: int) -> range:
-        """Lists the indices of the share's row groups, of so many in the file."""
-        return range(self.number * groups // self.shares, (self.number + 1) * groups // self.shares)
 
 
 WHOLE = Share(number=0, shares=1)
@@ -300,11 +258,6 @@ def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
     refused = sum((Counter(batch.refused) for batch in batches), Counter[str]())
     tables = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()  # [] without rows
     return RawBatch(sum(batch.rows for batch in batches), tables[0] if tables else batches[0].table, dict(refused))
-
-
-def without_zone(column: str) -> str:
-    """Writes the message for a column of local times whose zone is not named."""
-    return f"column {column!r} has no time zone: name it as input.time_zone"
 
 
 def raw_batch(columns: Mapping[str, Any], refusals: Mapping[str, int]) -> RawBatch:

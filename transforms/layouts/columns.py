@@ -1,5 +1,6 @@
 """Strict conversion of Arrow columns to numbers and instants."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -21,18 +22,16 @@ DecimalMark = Literal[".", ","]
 
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
+_US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
 _EXCEL_EPOCH_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
 _NIGHT_PATTERN = "^(?P<date>.* )(?P<hour>2[4-9]|3[0-9]|4[0-7])(?P<minute>:[0-9:.]+)$"  # of the day after its date
 _DOT_NET_PATTERN = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
 NULL_WORDS = ("null", "none", "\\n", "-", "--", "n/a", "na")  # what exports write for no number, in small letters
-_SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
 _TEXT_TYPES = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
-_US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_FAR_US = 2**62  # times further from 1970 count as this: implausible, and without overflow
+FAR_US = 2**62  # times further from 1970 count as this: implausible, and without overflow
 _DECIMAL_DIGITS = 76  # the most that Arrow's decimal256 has
 _EXACT_FLOATS = 2.0**53  # below, every whole number has a float of its own
-_LARGEST_FLOAT = np.finfo(np.float64).max
+LARGEST_FLOAT = sys.float_info.max
 
 # An ISO time, spelled out: Arrow's cast would take other dates of 29 to 31 too, and days of the year 0.
 _SIXTY, _HOURS, _LEAP = "[0-5][0-9]", "([01][0-9]|2[0-3])", "(0[48]|[2468][048]|[13579][26])"
@@ -75,7 +74,15 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     """
     kind = column.type
     if are_parts(kind) and kind.num_fields == 2:
-        return _signed(numbers(column.field(0), decimal), column.field(1))
+        degrees, letters = numbers(column.field(0), decimal), column.field(1)
+        letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
+        texts = as_string(letters) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
+        texts = pc.ascii_upper(pc.ascii_trim_whitespace(texts))
+        is_negative = pc.is_in(texts, value_set=pa.array(["S", "W"])).to_numpy(zero_copy_only=False)
+        is_positive = pc.is_in(texts, value_set=pa.array(["N", "E"])).to_numpy(zero_copy_only=False)
+        valid = degrees.valid & (is_negative | is_positive)
+        signed = np.where(is_negative, -degrees.values, degrees.values)
+        return Numbers(np.where(valid, signed, 0.0), valid, degrees.missing)
     if pa.types.is_dictionary(kind):
         return Numbers(*_of_rows(column, numbers(column.dictionary, decimal)))
     if is_text(kind):
@@ -88,18 +95,6 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     values = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     valid = np.isfinite(values) & ~missing
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
-
-
-def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
-    """Negates degrees with letters S and W; others than N and E are bad."""
-    letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
-    column = as_string(letters) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
-    text = pc.ascii_trim_whitespace(column)
-    is_negative, is_positive = (
-        pc.is_in(text, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) for marks in (_SOUTH_WEST, _NORTH_EAST)
-    )
-    valid = degrees.valid & (is_negative | is_positive)
-    return Numbers(np.where(valid, np.where(is_negative, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
 
 
 OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset
@@ -126,7 +121,7 @@ def instants(
         if not is_night.any():
             return instants(text, time_unit, zone, parse, decimal)
         local, *zoned = (instants(text, time_unit, name, parse, decimal) for name in ("UTC", None))
-        day_us = np.where(is_night & local.valid, US_PER_UNIT["excel"], 0)
+        day_us = np.where(is_night & local.valid, _US_PER_UNIT["excel"], 0)
         return place_local(local._replace(us=local.us + day_us), zone, is_chosen=zoned[0].no_offset)
     if pa.types.is_dictionary(kind):
         return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse, decimal)))
@@ -142,8 +137,8 @@ def instants(
             ms = pc.struct_field(pc.extract_regex(text, _DOT_NET_PATTERN), "number")
             column = pc.if_else(pc.is_valid(ms), ms, text)
     values = numbers(column, decimal)
-    scale = US_PER_UNIT[time_unit]
-    clipped = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)  # no overflow; refused later as implausible
+    scale = _US_PER_UNIT[time_unit]
+    clipped = np.clip(values.values, -FAR_US / scale, FAR_US / scale)  # no overflow; refused later as implausible
     us = np.rint(clipped * scale).astype(np.int64)
     if time_unit == "excel":
         us = np.rint(us / 1_000).astype(np.int64) * 1_000  # days as floats are exact to about a millisecond
@@ -173,14 +168,37 @@ def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:
 
 
 def place_local(instants: Instants, zone: str | None, is_chosen: Bools | None = None) -> Instants:
-    """Converts chosen rows (None: all) from local time to UTC, marking ambiguous ones."""
+    """Converts chosen rows (None: all) from local time to UTC.
+
+    Times in the hour that a clock change repeats or skips are not guessed: they are marked, and not valid.
+    """
     local = instants.valid if is_chosen is None else instants.valid & is_chosen
     if zone is None or not local.any():  # without a zone local times are refused: no_offset
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
-    us, is_certain = to_utc(np.where(local, instants.us, 0), zone)
+    local_us = np.where(local, instants.us, 0)
+    quarters, quarter_of_row = np.unique(local_us // 1_000_000 // _QUARTER_S, return_inverse=True)  # each once
+    offsets_s = [_offset_s(int(number) * _QUARTER_S, zone) for number in quarters]
+    is_certain = np.array([offset_s is not None for offset_s in offsets_s], np.bool_)[quarter_of_row]
+    offset_us = np.array([offset_s or 0 for offset_s in offsets_s], np.int64)[quarter_of_row] * 1_000_000
     valid = instants.valid & (is_certain | ~local)
-    us = np.where(valid, np.where(local, us, instants.us), 0)
+    us = np.where(valid, np.where(local, local_us - offset_us, instants.us), 0)
     return instants._replace(us=us, valid=valid, clock_change=local & ~is_certain)
+
+
+_QUARTER_S = 900  # clocks change on quarters of an hour: within one, all local times have the same offset
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+# Years 1 to 9999, as datetime has them, but for the first and the last day: an offset moves times by up to a day.
+_FIRST_S, _LAST_S = -62_135_596_800 + 86_400, 253_402_300_799 - 86_400
+
+
+@lru_cache(maxsize=65_536)
+def _offset_s(local_s: int, zone: str) -> int | None:
+    """Computes the UTC offset of a local quarter hour, None in a clock change."""
+    if not _FIRST_S <= local_s <= _LAST_S:
+        return 0  # datetime cannot hold it; with any offset the row is refused as implausible
+    local = _EPOCH + timedelta(seconds=local_s)
+    once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
+    return None if once is None or once != again else round(once.total_seconds())
 
 
 def are_parts(kind: pa.DataType) -> bool:
@@ -270,19 +288,18 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
     numbers = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
-    return Numbers(np.clip(numbers, -_LARGEST_FLOAT, _LARGEST_FLOAT), valid, missing)  # 1e999 is read as infinite
+    return Numbers(np.clip(numbers, -LARGEST_FLOAT, LARGEST_FLOAT), valid, missing)  # 1e999 is read as infinite
 
 
 def timestamps(column: pa.Array) -> Instants:
     """Converts Arrow timestamps to microseconds."""
-    missing = nulls(column)
+    missing, unit = nulls(column), column.type.unit
     ticks = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    unit = column.type.unit
     if unit == "ns":
         us = ticks // 1_000
     else:
-        scale = _US_PER_ARROW_UNIT[unit]
-        us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale  # without overflow
+        scale = _US_PER_UNIT[unit]
+        us = np.clip(ticks, -(FAR_US // scale), FAR_US // scale) * scale  # without overflow
     return absolute(us, is_valid=~missing, is_missing=missing)
 
 
@@ -317,30 +334,3 @@ def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:
     """Casts texts of the form _ISO_PATTERN; others count as missing."""
     fits = pc.match_substring_regex(text, _ISO_PATTERN)
     return timestamps(pc.if_else(fits, text, pa.scalar(None, pa.string())).cast(kind))
-
-
-_STEP_S = 900  # clocks change on quarters of an hour: within one, all local times have the same offset
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
-_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999, as datetime has them
-
-
-def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Converts local microseconds to UTC; marks those that occur exactly once.
-
-    Times in the hour that a clock change repeats or skips have no certain offset: they are not guessed.
-    """
-    steps, step_index = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)  # each quarter hour once
-    offsets = [_offset_s(int(step) * _STEP_S, zone) for step in steps]
-    is_known = np.array([offset is not None for offset in offsets], np.bool_)
-    offset_us = np.array([offset or 0 for offset in offsets], np.int64) * 1_000_000
-    return local_us - offset_us[step_index], is_known[step_index]
-
-
-@lru_cache(maxsize=65_536)
-def _offset_s(local_s: int, zone: str) -> int | None:
-    """Computes the UTC offset of a local quarter hour, None in a clock change."""
-    if not _FIRST_S + 86_400 <= local_s <= _LAST_S:  # a day within datetime's range, as offsets move by up to a day
-        return 0  # datetime cannot hold it; with any offset the row is refused as implausible
-    local = _EPOCH + timedelta(seconds=local_s)
-    once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
-    return None if once is None or once != again else round(once.total_seconds())

@@ -1,7 +1,6 @@
 """JSON records to columns, singly where one is damaged."""
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.layouts.base import MappedLayout, Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
-from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
+from transforms.layouts.columns import LARGEST_FLOAT, DecimalMark, numbers, whole_number_texts
 from transforms.layouts.open_file import LINE_BYTES, is_utf8
 from transforms.value import SPEED
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad record or document raises
-_LARGEST_FLOAT = sys.float_info.max
 _STRING_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
 )
@@ -91,7 +89,7 @@ def _clamped(token: re.Match[bytes]) -> bytes:
     try:
         msgspec.json.decode(text)
     except msgspec.ValidationError:  # of a number out of range
-        return repr(max(-_LARGEST_FLOAT, min(float(text), _LARGEST_FLOAT))).encode()
+        return repr(max(-LARGEST_FLOAT, min(float(text), LARGEST_FLOAT))).encode()
     return text
 
 
@@ -201,7 +199,7 @@ def _as_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        return _LARGEST_FLOAT if value > 0 else -_LARGEST_FLOAT
+        return LARGEST_FLOAT if value > 0 else -LARGEST_FLOAT
 
 
 def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:  # ISO times have no decimal comma

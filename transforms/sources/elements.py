@@ -1,7 +1,6 @@
 """PCollections of dicts or Beam Rows as sources."""
 
 import math
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, RawBatch, Units, raw_batch
+from transforms.layouts.columns import FAR_US, LARGEST_FLOAT
 from transforms.layouts.records import mapping_of, step_into
 from transforms.records import REFUSED
 from transforms.steps.metrics import Parting, Refusal, count, dead_letters
@@ -189,9 +189,7 @@ _NULL_VALUE: KindValue = ("nothing", None)
 _DIGITS = 400  # longer integers are cut to so many: more than the largest float has, and than an id may have
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_FAR_US = 1 << 62  # times further from 1970 count as this: implausible, and without overflow
 _UNITS_OF_DAYS = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
-_LARGEST_FLOAT = sys.float_info.max
 
 
 def classify(value: Any) -> KindValue:
@@ -238,7 +236,7 @@ def _decimal(value: Decimal) -> KindValue:
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)
-    return "number", math.copysign(_LARGEST_FLOAT, number) if math.isinf(number) and value.is_finite() else number
+    return "number", math.copysign(LARGEST_FLOAT, number) if math.isinf(number) and value.is_finite() else number
 
 
 def _time(value: datetime) -> KindValue:
@@ -249,7 +247,7 @@ def _time(value: datetime) -> KindValue:
 
 
 def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
-    return kind, max(-_FAR_US, min(int(us), _FAR_US))
+    return kind, max(-FAR_US, min(int(us), FAR_US))
 
 
 def _numpy(value: np.generic) -> KindValue:

@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.read import BLOCK_READERS
 
-from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, are_times, steps_of, without_zone
+from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, are_times, steps_of
 from transforms.layouts.open_file import unpacked
 from transforms.layouts.records import typed_batch, walk
 
@@ -171,7 +171,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
             logical.add(str(branch["logicalType"]))
     plain.discard("null")
     if logical & _LOCAL_TIMES.keys() and zone is None:
-        raise UnreadableFile(path, without_zone(column))
+        raise UnreadableFile(path, f"column {column!r} has no time zone: name it as input.time_zone")
     if is_time and plain == {"long"} and len(logical) == 1 and logical <= _ARROW_TIMES.keys():
         return _ARROW_TIMES[logical.pop()]
     if logical - {"uuid"}:  # a uuid is read as its text; others, such as a date, would be read as a bare number

@@ -7,7 +7,9 @@ from fractions import Fraction
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms.layouts import base
@@ -23,6 +25,7 @@ VALUE_BYTES = 256
 _DELTA_ENCODINGS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary
 _BYTES_BY_TYPE = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value
 _TEXT_BYTES = 16
+_GETTERS = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
 
 
 class ParquetTable(MappedLayout):
@@ -44,10 +47,12 @@ class ParquetTable(MappedLayout):
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
                 paths = [_path(column, parquet.schema_arrow) for column in self.columns]
-                needed = list(dict.fromkeys(map(_stored, self.columns, paths)))  # columns, or what is nested in them
-                groups = list(share.among(parquet.metadata.num_row_groups))  # indices of the share's row groups
-                for batch in parquet.iter_batches(base.BATCH_ROWS, groups, columns=needed, use_threads=False):
-                    arrays = (_without_uuids(base.values_at(batch.column(head), steps)) for head, steps in paths)
+                # Columns, or what is nested in them.
+                needed = list(dict.fromkeys(_stored(column, parquet.schema_arrow) for column in self.columns))
+                (number, shares), groups = share, parquet.metadata.num_row_groups
+                indices = list(range(number * groups // shares, (number + 1) * groups // shares))  # of row groups
+                for batch in parquet.iter_batches(base.BATCH_ROWS, indices, columns=needed, use_threads=False):
+                    arrays = (_values_at(batch.column(head), steps) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
@@ -75,20 +80,50 @@ def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
     return head, tuple(steps)
 
 
-def _stored(column: str, path_steps: tuple[str, Path]) -> str:
+def _stored(column: str, schema: pa.Schema) -> str:
     """Names the column to read: down to the path's first array or point."""
-    head, steps = path_steps  # of `_path`: the file's column, and the path below it
+    head, steps = _path(column, schema)
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 
 
-def _without_uuids(values: pa.Array) -> pa.Array:
-    """Writes UUIDs as their usual texts, as Avro has them."""
-    if not isinstance(values.type, pa.UuidType):
-        return values
-    coded = values.storage.dictionary_encode()  # each one once
-    texts = [str(UUID(bytes=data)) for data in coded.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
+def _kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
+    """Returns the Arrow type at a path below a column's type, or None."""
+    for step in steps:
+        if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
+            kind = kind.field(step).type
+        elif _is_list(kind) and step.isdecimal():
+            kind = kind.value_type
+        elif is_text(kind) and step in _GETTERS:  # a coordinate of points in well-known binary
+            kind = pa.float64()
+        else:
+            return None
+    return kind
+
+
+def _values_at(column: Any, steps: Path) -> Any:
+    """Extracts each row's value at a path that `_kind_at` knows; null if absent."""
+    for step in steps:
+        if pa.types.is_struct(column.type):
+            column = pc.struct_field(column, step)
+        elif _is_list(column.type):
+            # As a slice, padded with null: list_element alone fails where a list is too short.
+            column = pc.list_element(pc.list_slice(column, int(step), int(step) + 1, return_fixed_size_list=True), 0)
+        else:  # points in well-known binary (GeoParquet); null for bytes that are no point
+            import shapely
+
+            points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
+            degrees = getattr(shapely, _GETTERS[step])(points)  # by step: longitude x or latitude y
+            column = pa.array(degrees, mask=np.isnan(degrees))
+    if isinstance(column.type, pa.UuidType):  # their usual texts, as Avro has them
+        coded = column.storage.dictionary_encode()  # each one once
+        texts = [str(UUID(bytes=data)) for data in coded.dictionary.to_pylist()]
+        column = pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, pa.string()))
+    return column
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
@@ -98,13 +133,13 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
     for column in columns:
         head, steps = _path(column, schema)
         indices = schema.get_all_field_indices(head)
-        kind = base.kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
+        kind = _kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
         if kind is None:
             raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices[1:] else 'missing'}")
         if pa.types.is_nested(kind):
             raise UnreadableFile(path, f"column {column!r} is nested")
         if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
-            raise UnreadableFile(path, base.without_zone(column))
+            raise UnreadableFile(path, f"column {column!r} has no time zone: name it as input.time_zone")
         if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
             raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
     texts = [  # read as dictionaries, which Arrow cannot where a chunk has an encoding by deltas
@@ -149,7 +184,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
     """Lists indices of the stored columns that hold `columns` or their parts."""
-    named = {_stored(column, _path(column, parquet.schema_arrow)) for column in columns}
+    named = {_stored(column, parquet.schema_arrow) for column in columns}
     paths = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
     return [i for i, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in named)]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
+from transforms.layouts.base import FIELDS, KEY_FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
 from transforms.layouts.open_file import LINE_BYTES, opened, read_whole
 from transforms.value import PER_UNIT, SPEED
 
@@ -29,7 +29,7 @@ _FIRST_TAG = b"\x0a"  # of a message that begins with its header
 _REFUSAL_REASONS = ("too-long", "not-utf8", "malformed")
 _VARINT, _LENGTH_DELIMITED = 0, 2  # wire types: the low three bits of a field's tag
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
-_TYPES = {"time": pa.uint64()} | dict.fromkeys(("vehicle", *with_keys(2)[2:4]), pa.string())  # else numbers
+_TYPES = {"time": pa.uint64()} | dict.fromkeys(("vehicle", *KEY_FIELDS), pa.string())  # else numbers
 _Row = tuple[Any, ...]  # values of the layout's columns
 _Read = Callable[[Any, int | None], Any]  # called with an entity and its header's time in s; None if it has no value
 Kind = Literal["vehicle", "trip_update"]  # as entities name the one that they have
@@ -95,7 +95,7 @@ for _kind, _read in _READERS_BY_KIND.items():
     _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
-_CHOICES = {"vehicle": (*_IDS, "entity"), "time": ("timestamp", "header"), **dict.fromkeys(with_keys(2)[2:4], _KEYS)}
+_CHOICES = {"vehicle": (*_IDS, "entity"), "time": ("timestamp", "header"), **dict.fromkeys(KEY_FIELDS, _KEYS)}
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ LAYOUTS = {
     ),
     "gtfs-trip-updates": OwnLayout(  # delays at the next stops, in seconds
         GtfsRealtime(Units("s", Fraction(1)), ("id", "timestamp", "delay"), with_keys(columns=0), "trip_update"),
-        choices={**_CHOICES, **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "next_stop_id")), SPEED: ("delay",)},
+        choices={**_CHOICES, **dict.fromkeys(KEY_FIELDS, (*_KEYS, "next_stop_id")), SPEED: ("delay",)},
         units_of={"delay": "s"},
         has_positions=False,
     ),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
+from transforms.layouts.base import FIELDS, KEY_FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch
 from transforms.layouts.open_file import LINE_BYTES, opened
 from transforms.value import PER_UNIT, SPEED
 
@@ -32,15 +32,15 @@ _MOST_S = 1e300  # a finite value counts as its bound, however large
 DELAY = "delay"  # in seconds, above 0 if late
 _DELIVERY, _VEHICLE, _JOURNEY = "VehicleMonitoringDelivery", "VehicleActivity", "MonitoredVehicleJourney"
 _TIMES = tuple(f"{kind}{event}Time" for event in ("Arrival", "Departure") for kind in ("Actual", "Expected", "Aimed"))
-KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
+_KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
 _COLUMN_BY_PATH: Mapping[tuple[str, ...], str] = {
     ("VehicleMonitoringRef",): "VehicleMonitoringRef",
     ("RecordedAtTime",): "RecordedAtTime",
-    **{(_JOURNEY, name): name for name in ("VehicleRef", "OperatorRef", "Bearing", "Velocity", *KEYS[:2])},
+    **{(_JOURNEY, name): name for name in ("VehicleRef", "OperatorRef", "Bearing", "Velocity", *_KEYS[:2])},
     **{(_JOURNEY, "VehicleLocation", name): name for name in ("Latitude", "Longitude")},
-    (_JOURNEY, "FramedVehicleJourneyRef", KEYS[2]): KEYS[2],
-    **{(_JOURNEY, "MonitoredCall", name): name for name in (KEYS[3], *_TIMES)},
-    (_JOURNEY, "PreviousCalls", "PreviousCall", KEYS[3]): KEYS[4],  # of several the last
+    (_JOURNEY, "FramedVehicleJourneyRef", _KEYS[2]): _KEYS[2],
+    **{(_JOURNEY, "MonitoredCall", name): name for name in (_KEYS[3], *_TIMES)},
+    (_JOURNEY, "PreviousCalls", "PreviousCall", _KEYS[3]): _KEYS[4],  # of several the last
     (_JOURNEY, "Delay"): DELAY,
 }  # where each column is below a vehicle's activity, in whatever namespace
 _MOST_DEPTH = 1 + max(map(len, _COLUMN_BY_PATH))  # one more, so that an element below a column's is none
@@ -88,7 +88,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
     "time": ("RecordedAtTime", _RESPONSE_TIME),
     SPEED: (DELAY, *_TIMES),
-    **dict.fromkeys(with_keys(2)[2:4], KEYS),
+    **dict.fromkeys(KEY_FIELDS, _KEYS),
 }
 LAYOUTS = {"siri-vm": OwnLayout(SiriVm(), heading="Bearing", form="xml", choices=_CHOICES, units_of={DELAY: "s"})}
 
