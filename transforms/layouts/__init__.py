@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
@@ -53,7 +54,6 @@ _ABOUT_HEADINGS = (
 )
 # Options that name the columns of the fields speed, key and key_within.
 _OPTIONS = {SPEED: "value.name", **dict(zip(base.KEY_FIELDS, ("places.column", "places.within"), strict=True))}
-_MOST_COLUMNS = {"vehicle": 4}  # parts of an id; other fields take a pair, such as date and clock
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -99,7 +99,7 @@ def layout(
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
-        units = _units(time_unit, speed_unit, time_zone, time_format=None, unit=unit, default_units=fixed.units)
+        units = _units(time_unit, speed_unit, time_zone, time_format, decimal, unit, fixed.units)
         return cast(Layout, replace(fixed, units=units))
     names = [*(FIXED if are_reports else ()), *MAPPED]
     if name not in names:
@@ -110,19 +110,13 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
+    units = _units(time_unit, speed_unit, time_zone, time_format, decimal, unit, Units("iso", Fraction(1)))
     defaults = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
     column_names, row_fields = _flat_columns(name, columns, defaults if fields is None else fields)
     skipped = int(fields is None and column_names[0] == FILE)  # 1: no column holds the vehicle, which comes first
     mapped_layout = kind(units, column_names[skipped:], row_fields[skipped:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if skipped else mapped_layout
-
-
-def _mark(decimal: str) -> DecimalMark:
-    if decimal not in (marks := get_args(DecimalMark)):
-        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-    return cast(DecimalMark, decimal)
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
@@ -206,17 +200,17 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
 
 def _units(
     given_time_unit: str | None,
-    given_speed_unit: str | None,
+    speed_unit: str | None,
     time_zone: str | None,
     time_format: str | None,
+    decimal: str | None,
     unit: str | None,
-    default_units: Units | None = None,
+    defaults: Units,
 ) -> Units:
     """Creates units from options and defaults. unit: of values, None: speeds. Raises ValueError."""
-    per_speed_unit, value_option = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
-    time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
-    speed_unit = given_speed_unit or unit or UNIT
-    for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (value_option, speed_unit, per_speed_unit)):
+    time_unit, value_option = given_time_unit or defaults.time_unit, "speed_unit" if unit is None else "value_unit"
+    factors, value_unit = per_unit(unit or UNIT), speed_unit or unit or UNIT
+    for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (value_option, value_unit, factors)):
         if name not in names:
             rule = f"must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
             raise ValueError(f"{field}: {rule}")
@@ -231,10 +225,11 @@ def _units(
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     parsed_format = None if time_format is None else TimeFormat.of(time_format)
-    if default_units is not None:  # a fixed layout's, for which there is no time_format
-        factor = default_units.value_per_unit if given_speed_unit is None else per_speed_unit[speed_unit]
-        return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=factor, zone=time_zone)
-    return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, parsed_format)
+    mark = decimal or defaults.decimal
+    if mark not in (marks := get_args(DecimalMark)):
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {mark[:20]!r}")
+    factor = defaults.value_per_unit if speed_unit is None else factors[speed_unit]
+    return Units(_TIME_UNITS[time_unit], factor, time_zone, parsed_format, cast(DecimalMark, mark))
 
 
 def _listed(column: Column) -> tuple[str, ...]:
@@ -262,7 +257,8 @@ def _flat_columns(
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if len(listed) > 1 and (field not in (*base.LISTED, SPEED) or len(listed) > _MOST_COLUMNS.get(field, 2)):
+        # Most have one column, or a pair such as date and clock; an id may have more parts.
+        if len(listed) > (1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if exclusive.count(column) > 1:

@@ -10,7 +10,8 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,8 +35,6 @@ _UNPACK_FIRST = f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it fir
 _CODEC_BY_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262  # the mark of a tar archive, and where its header has it
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-UTF16 = "the text is UTF-16: save it as UTF-8"
 _DAMAGE_ERRORS = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
 _DAMAGE_ERRNOS = (None, errno.EINVAL)
 """Of OSErrors that mean damage: of a stream cut short (Arrow), and of a zip that points before its beginning."""
@@ -53,16 +52,24 @@ def files_in(path: str) -> list[str]:
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Opens a file, decompressing it. Raises UnreadableFile, OSError."""
+    outer, _, name = path.partition(INSIDE)
     with ExitStack() as stack, _without_damage(path):
-        yield _open(path, stack)
+        archive = _archive_of(outer)
+        if archive is None:
+            file: Any = stack.enter_context(open(outer, "rb"))
+        else:
+            names, open_member = archive
+            file = stack.enter_context(open_member(name or names[0]))  # a path without a name is of the only file
+        codec = _codec_of(file.peek(4))  # 4: the longest mark of a codec
+        yield file if codec is None else stack.enter_context(pa.CompressedInputStream(file, codec))
 
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
     """Opens a text anew after a look at its mark. Raises UnreadableFile for UTF-16."""
     with opened(path) as file:
-        if file.read(2) in UTF16_MARKS:
-            raise UnreadableFile(path, UTF16)
+        if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):
+            raise UnreadableFile(path, "the text is UTF-16: save it as UTF-8")
     with opened(path) as file:  # anew, as not every input can go back
         yield file
 
@@ -95,19 +102,6 @@ def _without_damage(path: str) -> Iterator[None]:
         raise UnreadableFile(path, "the compressed file is damaged or cut short") from None
 
 
-def _open(path: str, stack: ExitStack) -> BinaryIO:
-    """Opens a file or an archive's member, decompressed; `stack` closes it."""
-    outer, _, name = path.partition(INSIDE)
-    archive = _archive_of(outer)
-    if archive is None:
-        file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
-    else:
-        names, open_file = archive
-        file = stack.enter_context(open_file(name or names[0]))  # a path without a name is of the only file
-    codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]  # 4: the longest mark of a codec
-    return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
-
-
 _Archive = tuple[Sequence[str], Callable[[str], BinaryIO]]
 """Sorted names of an archive's files except those of `is_skipped`, and a function that opens one by name."""
 
@@ -134,31 +128,30 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     """
     if codec is None:
         zipped = zipfile.ZipFile(path)
+        entries: Sequence[Any] = zipped.namelist()
+        files: Iterable[str] = (name for name in entries if name[-1:] != "/")
 
-        def open_zipped(name: str) -> BinaryIO:
+        def open_member(name: str) -> BinaryIO:
             if zipped.getinfo(name).flag_bits & 1:  # bit 0: encrypted
                 raise UnreadableFile(path, "the archive is encrypted")
             return cast(BinaryIO, zipped.open(name))
+    else:
+        content = pa.OSFile(path)
+        if codec:
+            with pa.CompressedInputStream(content, codec) as packed:
+                content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, _UNPACK_FIRST))
+        with tarfile.open(fileobj=content, mode="r:") as tar:
+            entries = list(islice(tar, MEMBERS + 1))  # of more, all could fill the memory
+        plain_files = [entry for entry in entries if entry.isreg() and not entry.issparse()]
+        files = ranges = {entry.name: (entry.offset_data, entry.size) for entry in plain_files}
 
-        entries = zipped.namelist()
-        return _checked(path, len(entries), (name for name in entries if name[-1:] != "/")), open_zipped
-    content = pa.OSFile(path)
-    if codec:
-        with pa.CompressedInputStream(content, codec) as packed:
-            content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, _UNPACK_FIRST))
-    with tarfile.open(fileobj=content, mode="r:") as tar:
-        members = list(islice(tar, MEMBERS + 1))  # of more, all could fill the memory
-    files = [member for member in members if member.isreg() and not member.issparse()]
-    ranges = {member.name: (member.offset_data, member.size) for member in files}
-    return _checked(path, len(members), ranges), lambda name: io.BufferedReader(content.get_stream(*ranges[name]))
+        def open_member(name: str) -> BinaryIO:
+            return io.BufferedReader(content.get_stream(*ranges[name]))
 
-
-def _checked(path: str, entries: int, names: Iterable[str]) -> Sequence[str]:
-    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many."""
-    files = sorted(name for name in names if not is_skipped(name))
-    if not files or entries > MEMBERS or any(INSIDE in name for name in files):  # INSIDE parts path and name
+    names = sorted(name for name in files if not is_skipped(name))
+    if not names or len(entries) > MEMBERS or any(INSIDE in name for name in names):  # INSIDE parts path and name
         raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files, folders included")
-    return files
+    return names, open_member
 
 
 def _codec_of(start: bytes) -> str | None:
@@ -167,8 +160,6 @@ def _codec_of(start: bytes) -> str | None:
 
 
 FILE = "{file}"  # stands where a column of vehicles would be named
-
-_COMPRESSED_SUFFIXES = (b".gz", b".zst", b".zip")
 
 
 @dataclass(frozen=True)
@@ -186,10 +177,8 @@ class ByFile:
         """Yields batches with the file's vehicle as a column."""
         vehicle = pa.scalar(vehicle_of(path), pa.binary())
         for batch in self.inner.read(path):
-            column = pa.repeat(vehicle, batch.table.num_rows)
-            names = ["vehicle", *batch.table.schema.names]
-            table = pa.RecordBatch.from_arrays([column, *batch.table.columns], names=names)
-            yield RawBatch(batch.rows, table, batch.refused)
+            table = batch.table.add_column(0, "vehicle", pa.repeat(vehicle, batch.table.num_rows))
+            yield batch._replace(table=table)
 
 
 def vehicle_of(path: str) -> bytes:
@@ -200,13 +189,10 @@ def vehicle_of(path: str) -> bytes:
     """
     name = os.path.basename(os.fsencode(path.rpartition(INSIDE)[2]))
     stem, suffix = os.path.splitext(name)
-    return os.path.splitext(stem)[0] if suffix in _COMPRESSED_SUFFIXES else stem
+    return os.path.splitext(stem)[0] if suffix in (b".gz", b".zst", b".zip") else stem
 
 
-PIECE_BYTES = 8 << 20  # copied at a time from a store
-EXTRAS = {"s3": "s3", "gs": "gcs"}
-_FILESYSTEM_MODULES = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
-_URL_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
+_EXTRAS = {"s3": "s3", "gs": "gcs"}  # which installs the store of a scheme
 
 
 class NoFileSystem(Exception):
@@ -215,7 +201,7 @@ class NoFileSystem(Exception):
 
 def is_remote(path: str) -> bool:
     """Recognises paths with a scheme, such as s3://."""
-    return _URL_SCHEME.match(path) is not None
+    return re.match("[a-z][a-z0-9+.-]*://", path) is not None
 
 
 def matching(pattern: str) -> list[str]:
@@ -226,7 +212,7 @@ def matching(pattern: str) -> list[str]:
         return sorted(file.path for file in listing.metadata_list)
     except ValueError:  # Beam knows no file system of this scheme
         scheme = pattern.partition("://")[0]
-        extra = f": {advice(EXTRAS[scheme])}" if scheme in EXTRAS else ""
+        extra = f": {advice(_EXTRAS[scheme])}" if scheme in _EXTRAS else ""
         raise NoFileSystem(f"no file system is installed for {scheme}://{extra}") from None
     except Exception as error:  # noqa: BLE001 - each store has errors of its own, whose texts may hold keys
         raise NoFileSystem(f"the store of {pattern!r} does not answer ({_error_name(error)})") from None
@@ -248,7 +234,7 @@ def fetched(path: str) -> Iterator[str]:
     ):
         try:
             with systems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as source:
-                shutil.copyfileobj(source, file, PIECE_BYTES)
+                shutil.copyfileobj(source, file, 8 << 20)  # bytes at a time
             file.flush()
         except Exception as error:  # noqa: BLE001 - each store has errors of its own, and so has a full disk
             raise StepError(f"{path}: cannot be fetched ({_error_name(error)})") from None
@@ -270,7 +256,7 @@ def _systems() -> Any:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    for name in _FILESYSTEM_MODULES:
+    for name in ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem"):
         with suppress(ImportError):  # its library is not installed, or transforms.lean_beam has left it out
             import_module(name)
     FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3
@@ -281,7 +267,6 @@ LINE_BYTES = 65_536  # longer lines are refused: no honest report is as long
 CHUNK_BYTES = 2 << 20  # read at a time
 
 NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
-BOM = b"\xef\xbb\xbf"
 
 
 Chunk = tuple[bytes, int]  # whole lines (the last one may lack its end), and how many were left out as too long
@@ -296,7 +281,7 @@ class TextLines(NamedTuple):
 
 def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
     """Reads chunks of about CHUNK_BYTES, skipping lines above LINE_BYTES."""
-    remainder, skipping = file.read(len(BOM)).removeprefix(BOM), False
+    remainder, skipping = file.read(len(BOM_UTF8)).removeprefix(BOM_UTF8), False
     while block := file.read(CHUNK_BYTES):
         if skipping:
             after_line = block.find(b"\n") + 1  # the rest of a line too long ends here
@@ -320,8 +305,8 @@ def lines_of(data: bytes) -> TextLines:
     ends = np.flatnonzero(letters == NEWLINE)
     if data and not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
-    starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])  # the first at 0, if there is any
-    has_return = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
+    starts = np.append(0, ends + 1)[: len(ends)]  # each but the first after the line before
+    has_return = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN)
     return TextLines(starts, ends - has_return)  # a line that ends in \r\n ends before the \r
 
 
@@ -342,18 +327,6 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
     if not long.any():
         return data, skipped
     return without_lines(data, lines, long), skipped + int(np.count_nonzero(long))
-
-
-def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
-    """Drops and counts rows of columns, parsed from `source`, that are not UTF-8."""
-    if is_utf8(source):  # checks all rows at once
-        return dict(columns), 0
-    rows = len(next(iter(columns.values())))
-    is_utf8_row = np.ones(rows, np.bool_)
-    for column in columns.values():
-        is_utf8_row &= np.fromiter((value is None or is_utf8(value) for value in column.to_pylist()), np.bool_, rows)
-    mask = pa.array(is_utf8_row)
-    return {name: column.filter(mask) for name, column in columns.items()}, rows - int(np.count_nonzero(is_utf8_row))
 
 
 def is_utf8(data: bytes) -> bool:

@@ -1,9 +1,9 @@
 """Avro container files, decoded by fastavro within bounds."""
 
 import os
-import sys
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from operator import itemgetter
@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastavro.read import BLOCK_READERS
 
 from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, are_times, steps_of
+from transforms.layouts.columns import LARGEST_FLOAT
 from transforms.layouts.open_file import unpacked
 from transforms.layouts.records import typed_batch, walk
 
@@ -25,7 +26,7 @@ DECODE_ROWS = 65_536
 _PLAIN_TYPES = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 _UNIT_BY_LOGICAL_TYPE = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 _MIXED_UNION = "mixed"  # in the place of an Arrow type: texts and values of other types
-_LARGEST = int(sys.float_info.max)
+_LARGEST = int(LARGEST_FLOAT)
 _LOCAL_TIMES = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNIT_BY_LOGICAL_TYPE.items()}
 _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNIT_BY_LOGICAL_TYPE.items()} | _LOCAL_TIMES
 
@@ -66,34 +67,25 @@ def _from_snappy(data: bytes) -> bytes:
     return expanded
 
 
-def _from_zstandard(data: bytes) -> bytes:
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        expanded: bytes = stream.read_buffer(BLOCK_BYTES + 1).to_pybytes()  # 1 more shows excess; read() leaks
-    return expanded
-
-
 _EXPAND_BY_CODEC: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
     "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),  # -15: without zlib's header
     "snappy": _from_snappy,
-    "zstandard": _from_zstandard,
+    # Of Arrow's stream, read() would leak.
+    "zstandard": lambda data: pa.input_stream(memoryview(data), "zstd").read_buffer(BLOCK_BYTES + 1).to_pybytes(),
 }  # decompressors by codec; a block that expands too far is cut after BLOCK_BYTES + 1, enough to refuse it
 
 
-def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:
-    """Makes fastavro's reader of a compressed block; it raises _TooBig above BLOCK_BYTES."""
-
-    def read_block(file: BinaryIO) -> BytesIO:
-        block: Any = fastavro.schemaless_reader(file, "bytes")
-        data = expand(block)
-        if len(data) > BLOCK_BYTES:
-            raise _TooBig
-        return BytesIO(data)
-
-    return read_block
+def _read_block(expand: Callable[[bytes], bytes], file: BinaryIO) -> BytesIO:
+    """Reads a compressed block for fastavro. Raises _TooBig above BLOCK_BYTES."""
+    block: Any = fastavro.schemaless_reader(file, "bytes")
+    data = expand(block)
+    if len(data) > BLOCK_BYTES:
+        raise _TooBig
+    return BytesIO(data)
 
 
-BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND_BY_CODEC.items()})
+BLOCK_READERS.update({codec: partial(_read_block, expand) for codec, expand in _EXPAND_BY_CODEC.items()})
 """fastavro's own readers expand without bound, and need further libraries for two of these codecs."""
 
 

@@ -4,7 +4,6 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts import open_file
 from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, raw_batch
-from transforms.layouts.open_file import TextLines, lines_of, opened_text, read_chunks, refuse_not_utf8, without_lines
+from transforms.layouts.open_file import TextLines, is_utf8, lines_of, opened_text, read_chunks, without_lines
 
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)
@@ -41,7 +40,7 @@ class CsvTable(MappedLayout):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a file, chunk by chunk. Raises UnreadableFile."""
-        header: _Header | None = None
+        header: tuple[int, list[int]] | None = None  # number of columns, and the index of each needed one
         with opened_text(path) as file:
             for data, too_long in read_chunks(file):
                 if self.delimiter == BLANK:
@@ -58,10 +57,10 @@ class CsvTable(MappedLayout):
                     header = self._header(path, data[lines.start[first] : lines.end[first]])
                     if self.header:
                         data = data[lines.start[first + 1] :] if first + 1 < len(lines.start) else b""
-                yield _batch(data, header, self.fields, too_long)
+                yield self._batch(data, *header, too_long)
 
-    def _header(self, path: str, line: bytes) -> "_Header":
-        """Finds columns' indices in the first line. Raises UnreadableFile."""
+    def _header(self, path: str, line: bytes) -> tuple[int, list[int]]:
+        """Counts the first line's columns and finds the needed ones. Raises UnreadableFile."""
         try:
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):
@@ -78,64 +77,54 @@ class CsvTable(MappedLayout):
                 rule = "missing" if column not in candidates else "there more than once"
                 raise UnreadableFile(path, f"column {column!r} is {rule}")
             indices.append(candidates.index(column))
-        return _Header(len(names), tuple(indices), self.delimiter)
+        return len(names), indices
+
+    def _batch(self, data: bytes, width: int, indices: list[int], too_long: int) -> RawBatch:
+        """Reads a chunk of whole lines. too_long: lines left out before, to be counted.
+
+        Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
+        after. Nonempty lines that gave no row count as malformed.
+        """
+        lines = lines_of(data)
+        is_nonempty = lines.end > lines.start
+        broken = is_nonempty & _broken(data, lines, width, self.delimiter)
+        if broken.any():
+            data = without_lines(data, lines, broken)
+        arrays = [pa.array([], pa.binary()) for _ in indices]
+        if data:
+            names = [str(index) for index in range(width)]  # Arrow's columns are named by their index
+            needed = [str(index) for index in indices]
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(data),
+                pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),  # one block
+                pyarrow.csv.ParseOptions(delimiter=self.delimiter),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=list(dict.fromkeys(needed)), column_types=dict.fromkeys(needed, pa.binary())
+                ),
+            )
+            arrays = [table.column(name).combine_chunks() for name in needed]
+        is_utf8_row = np.ones(len(arrays[0]), np.bool_)
+        if not is_utf8(data):  # checks all rows at once
+            for array in arrays:
+                values = array.to_pylist()
+                is_utf8_row &= np.fromiter((value is None or is_utf8(value) for value in values), np.bool_, len(values))
+            arrays = [array.filter(pa.array(is_utf8_row)) for array in arrays]
+        malformed = int(np.count_nonzero(is_nonempty)) - len(is_utf8_row)
+        refusals = {"too-long": too_long, "malformed": malformed, "not-utf8": int(np.count_nonzero(~is_utf8_row))}
+        return raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals)
 
 
 LAYOUTS = {"csv": CsvTable}
 
 
-@dataclass(frozen=True)
-class _Header:
-    """Number of columns, the index of each needed one, and the delimiter."""
-
-    width: int
-    indices: tuple[int, ...]
-    delimiter: str
-
-
-def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
-    """Reads one chunk of whole lines; too_long: lines left out before, to be counted.
-
-    Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
-    after. Nonempty lines that gave no row count as malformed.
-    """
-    lines = lines_of(data)
-    is_nonempty = lines.end > lines.start
-    broken = is_nonempty & _broken(data, lines, header)
-    if broken.any():
-        data = without_lines(data, lines, broken)
-    table, not_utf8 = refuse_not_utf8(_columns(data, header, fields), data)
-    malformed = int(np.count_nonzero(is_nonempty)) - len(table[fields[0]]) - not_utf8
-    return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
-
-
-def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Reads the needed columns of nonempty lines as bytes, by field."""
-    if not data:
-        return {name: pa.array([], pa.binary()) for name in fields}
-    names = [str(index) for index in range(header.width)]  # Arrow's columns are named by their index
-    table = pyarrow.csv.read_csv(
-        pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),  # one block
-        pyarrow.csv.ParseOptions(delimiter=header.delimiter),
-        convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=[str(index) for index in dict.fromkeys(header.indices)],
-            column_types={str(index): pa.binary() for index in header.indices},
-        ),
-    ).combine_chunks()
-    columns = [table.column(str(index)) for index in header.indices]
-    arrays = (column.chunk(0) if column.num_chunks else pa.array([], pa.binary()) for column in columns)
-    return dict(zip(fields, arrays, strict=True))
-
-
-def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:
+def _broken(data: bytes, lines: TextLines, width: int, delimiter: str) -> NDArray[np.bool_]:
     """Marks lines with invalid quotes or numbers of fields.
 
     Quotes other than RFC 4180's (around a field, doubled inside) would make a reader run on into following lines.
     """
     letters = np.frombuffer(data, np.uint8)
     broken = np.zeros(len(lines.start), np.bool_)
-    mark = ord(header.delimiter)  # called comma below, whatever it is
+    mark = ord(delimiter)  # called comma below, whatever it is
     commas = np.flatnonzero(letters == mark)
     if b"\r" in data:  # inside a line (it may end with one) the reader would take \r for a line's end
         returns = np.flatnonzero(letters == open_file.RETURN)
@@ -156,7 +145,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         broken[line_of_quote[~is_valid]] = True
         commas = commas[_line_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
     commas_in_line = np.diff(np.searchsorted(commas, lines.start), append=len(commas))
-    broken |= commas_in_line != header.width - 1  # a line of `width` fields has one delimiter fewer
+    broken |= commas_in_line != width - 1  # a line of `width` fields has one delimiter fewer
     return broken
 
 

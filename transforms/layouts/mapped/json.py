@@ -1,6 +1,7 @@
 """JSON arrays, documents or lines, by dotted paths."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,7 @@ import msgspec
 
 from transforms.layouts import base
 from transforms.layouts.base import Path, RawBatch, UnreadableFile
-from transforms.layouts.open_file import BOM, opened, opened_text, read_chunks, read_whole
+from transforms.layouts.open_file import opened, opened_text, read_chunks, read_whole
 from transforms.layouts.records import DAMAGE, Paths, RecordLayout, table_of_records
 
 MESSAGE_BYTES = 64 << 20  # longer documents of a topic are refused
@@ -48,7 +49,7 @@ class JsonRecords(RecordLayout):
             with opened_text(path) as file:
                 is_array = begins_array(file.read(LOOK_BYTES))
         if is_array:
-            elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM))
+            elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM_UTF8))
             if elements is None:
                 raise UnreadableFile(path, "a JSON array that is damaged or cut short")
             yield from batches_of_records(elements, self.paths)
@@ -124,7 +125,7 @@ def begins_array(start: bytes) -> bool:
 
     An array on a line, followed by a line with an object, is one bad record and decides nothing for others.
     """
-    text = start.removeprefix(BOM).lstrip(b" \t\r\n")
+    text = start.removeprefix(BOM_UTF8).lstrip(b" \t\r\n")
     if not text.startswith(b"["):
         return False
     for line in map(bytes.strip, text.split(b"\n")):
@@ -153,7 +154,10 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
     documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
     record costs itself alone where the document is JSON.
     """
-    data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places  # a column "*" is a record's key in its object
+    data, keyed = (
+        data.removeprefix(BOM_UTF8),
+        (base.ANY,) in paths.places,
+    )  # a column "*" is a record's key in its object
     record_paths = tuple(map(base.steps_of_records, documents))
     try:
         decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
@@ -175,22 +179,20 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
     """Yields raw records inside a document that `_decoder` read; `keyed`: with a member `*`."""
-    if isinstance(item, msgspec.Raw):
-        yield _with_key(bytes(item), key) if keyed and key is not None else item
+    if isinstance(item, msgspec.Raw) and keyed and key is not None:
+        record = bytes(item)
+        if record.startswith(b"{"):  # an object, of which the key becomes a member
+            members = record[1:].lstrip()
+            record = b'{"*":' + msgspec.json.encode(key) + (b"" if members.startswith(b"}") else b",") + members
+        yield record
+    elif isinstance(item, msgspec.Raw):
+        yield item
     elif isinstance(item, dict):
         for inner_key, inner in item.items():
             yield from _inside(inner, keyed, inner_key)
     else:
         for inner in msgspec.structs.astuple(item) if isinstance(item, msgspec.Struct) else item or ():
             yield from _inside(inner, keyed, key)
-
-
-def _with_key(record: bytes, key: str) -> bytes:
-    """Adds a member `*` to a JSON object's text."""
-    if not record.startswith(b"{"):
-        return record
-    members = record[1:].lstrip()
-    return b'{"*":' + msgspec.json.encode(key) + (b"" if members.startswith(b"}") else b",") + members
 
 
 @cache

@@ -7,6 +7,7 @@ Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice, zip_longest
 from operator import attrgetter
 from typing import Any, Literal
@@ -57,8 +58,8 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
     return header_s if update_s is None else update_s
 
 
-def _next_stop(entity: Any, header_s: int | None) -> dict[str, str | int | None]:
-    """Reads the ids of the next two stops, and the delay in s.
+def _next_stop(name: str, entity: Any, header_s: int | None) -> Any:
+    """Reads an id of the next two stops, or the delay in s.
 
     The next stop is the first with a delay and without a time before now, else the last with a delay.
     """
@@ -70,12 +71,7 @@ def _next_stop(entity: Any, header_s: int | None) -> dict[str, str | int | None]
             following_id = following and _value_of(following, "stop_id")
             if not event.HasField("time") or event.time >= now_s:
                 break
-    return {"stop_id": stop_id, "next_stop_id": following_id, "delay": delay_s}
-
-
-def _field_of_stop(name: str) -> _Read:
-    """Returns a reader of one field of `_next_stop`."""
-    return lambda entity, header_s: _next_stop(entity, header_s)[name]
+    return {"stop_id": stop_id, "next_stop_id": following_id, "delay": delay_s}[name]
 
 
 _IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
@@ -87,7 +83,7 @@ _READERS_BY_KIND: Mapping[Kind, dict[str, _Read]] = {
     },
     "trip_update": {
         "timestamp": _time_of_update,
-        **{name: _field_of_stop(name) for name in ("stop_id", "next_stop_id", "delay")},
+        **{name: partial(_next_stop, name) for name in ("stop_id", "next_stop_id", "delay")},
     },
 }
 for _kind, _read in _READERS_BY_KIND.items():
