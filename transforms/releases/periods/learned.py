@@ -40,14 +40,7 @@ from transforms.recorded.stage_plan import bare_stage
 from transforms.recorded.units import StageEntry
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.products import (
-    DISTRIBUTION,
-    PERCENTILES,
-    Product,
-    ProductGroups,
-    grouping,
-    slot_groups,
-)
+from transforms.releases.periods.products import DISTRIBUTION, PERCENTILES, Product, ProductGroups, grouping
 from transforms.releases.periods.publish import PARENT_COLUMNS, HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_part
 from transforms.releases.periods.states import learned_from
@@ -112,12 +105,12 @@ def product_estimates(
     has_distributions = any(product.has_distributions for product in products)
     classes = learned_classes(entries, models, policy) if has_distributions else None
     for product in products:
-        if product.is_of_places:
-            if places is not None:  # else no day has released places yet
-                tables.append(place_product(product, places, models, posterior, slots, policy))
-            continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, posterior, grouped.groups)
+        if product.is_of_places:
+            if places is not None:  # else no day has released places yet
+                tables.append(place_product(product, places, grouped, groups, slots, policy))
+            continue
         if product.name == "city-hour":  # an hour differs from its day only beyond its error
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)  # all slots in group 0
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
@@ -145,6 +138,7 @@ class LearnedPlaces(NamedTuple):
     fit: place_model.PlaceFit
     cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
     vehicles: place_model.VehiclesProved  # at least four proved
+    periods: int  # released ones
 
     @property
     def differences(self) -> Float64s:
@@ -197,27 +191,24 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         # Hexagons, which have no geometry of their own, are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
-    return LearnedPlaces(pieces.places, place_model.learn_places(sums, around), cell_means, proved)
+    return LearnedPlaces(pieces.places, place_model.learn_places(sums, around), cell_means, proved, models.state.days)
 
 
 def place_product(
     product: Product,
     places: LearnedPlaces,
-    models: Learned,
-    posterior: Field,
+    grouped: ProductGroups,
+    of_cells: Field,
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
     """Estimates a product of places: cells' values plus places' learned differences.
 
-    place-standing has one row a place for the whole period instead: what is learned of it so far.
+    grouped, of_cells: groups of the product's times, and all cells' posterior at these times. place-standing has one
+    row a place for the whole period instead: what is learned of it so far.
     """
     public_places, upper_kmh = places.public, float(policy.value.standard.upper)
-    cell = public_places.cell  # (places,), index of each one's
-    of_slot, spans = slot_groups(product, [facts.start for facts in slots])
-    groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
-    of_cells = coarser(models, posterior, groups)
-    shown = published(of_cells, upper_kmh)
+    cell, shown = public_places.cell, published(of_cells, upper_kmh)  # cell: (places,), index of each one's
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
@@ -245,8 +236,8 @@ def place_product(
     result = result.with_columns(PARENT_COLUMNS, (parent, *parents))
     proved = [place_model.AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
-    grouped = ProductGroups(groups, list(public_places.names), spans, public_places.geometries)
-    released_days = [models.state.days * days] * len(proved)
+    grouped = grouped._replace(places=list(public_places.names), geometries=public_places.geometries)
+    released_days = [places.periods * days] * len(proved)
     by_place: dict[str, Sequence[Any]] = {"place": grouped.places, "days": released_days, "vehicles_at_least": proved}
     return estimates_of_product(result, product.name, grouped, slots, policy, by_place)
 

@@ -79,7 +79,12 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     from dpops.levels.stages import Groups
     from transforms.places.ground import CITY, parent_texts, texts_of
 
-    of_slot, spans = slot_groups(product, starts)
+    times = [_time(product, start) for start in starts]
+    number = {time: index for index, time in enumerate(dict.fromkeys(times))}  # of a group of slots, by its first one
+    of_slot = np.array([number[time] for time in times], np.int64)
+    slots = ((time, np.flatnonzero(of_slot == group)) for time, group in number.items())
+    # A group's slots are one after another; slots outside all parts of the day have the time None, and no row.
+    spans = [None if time is None else (int(inside[0]), int(inside[-1])) for time, inside in slots]
     if product.name == "city-hour":
         return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
@@ -87,16 +92,6 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
         parent_names = [names[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
         return ProductGroups(Groups(cells=parents, slots=of_slot), parent_names, spans)
     return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), texts_of(cells), spans)
-
-
-def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
-    """Numbers slots' groups by first slot, int64 (slots,); also returns `ProductGroups.spans`."""
-    times = [_time(product, start) for start in starts]
-    number = {time: index for index, time in enumerate(dict.fromkeys(times))}
-    of_slot = np.array([number[time] for time in times], np.int64)
-    slots = ((time, np.flatnonzero(of_slot == group)) for time, group in number.items())
-    # A group's slots are one after another; slots outside all parts of the day have the time None, and no row.
-    return of_slot, [None if time is None else (int(inside[0]), int(inside[-1])) for time, inside in slots]
 
 
 def _time(product: Product, start: str) -> Hashable:
