@@ -56,11 +56,9 @@ class Draw(beam.DoFn):
 
     def __init__(self, step: ByHexagon) -> None:
         self._step = step
-        self._groups: dict[SlotShard, list[TallyBytes]] = {}
-        self._bytes = 0
 
     def start_bundle(self) -> None:
-        self._groups, self._bytes = {}, 0
+        self._groups, self._bytes = dict[SlotShard, list[TallyBytes]](), 0
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
         """Draws a complete group; a range's groups wait for one another up to DRAW_BYTES."""
@@ -160,11 +158,8 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
     name: str = "learn"  # of the step, as in savepoints
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
-        return of_type(slots | self.name >> beam.FlatMap(self.estimates), SlotEstimates)
-
-    def estimates(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
-        """Yields the estimates that follow from a slot."""
-        yield from self.release.estimates(slot, History(self.account))
+        estimate = beam.FlatMap(self.release.estimates, History(self.account))
+        return of_type(slots | self.name >> estimate, SlotEstimates)
 
 
 STOPPED_HERE = (
