@@ -200,7 +200,6 @@ def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
 
 
 LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
-_SHARED_FIELDS = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")  # fields of every unit
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,4 +268,5 @@ def column_of(key: UnitKey) -> int:
 
 def _shared_fields(either: Unit | Stored) -> dict[str, Any]:
     """Copies the fields that both forms of units share."""
-    return {name: getattr(either, name) for name in _SHARED_FIELDS}
+    names = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
+    return {name: getattr(either, name) for name in names}

@@ -1,7 +1,7 @@
 """Columns of the result table; published files of them, and protection of their values."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -137,19 +137,19 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
     if not path.exists():
         return
     try:
-        table = READERS[path.suffix[1:]](path)
-        stored = _values(zip(*(table[name].to_pylist() for name in (*_KEY_COLUMNS, "value")), strict=True))
+        stored = _values(READERS[path.suffix[1:]](path).select([*_KEY_COLUMNS, "value"]).to_pydict())
     except DAMAGE:
         raise OtherValues(path) from None
-    values = _values(zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True))  # by row's key
+    values = _values(columns)
     if stored.keys() != values.keys() or not np.allclose(
         [stored[key] for key in values], [*values.values()], rtol=0, atol=SAME, equal_nan=True
     ):
         raise OtherValues(path)
 
 
-def _values(rows: Iterable[Iterable[Any]]) -> dict[tuple[str, str, str], float]:
+def _values(columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str, str], float]:
     """Maps cell, statistic and start to what was published; nan for no value."""
+    rows = zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True)
     return {(cell, name, start): math.nan if value is None else float(value) for cell, name, start, value in rows}
 
 

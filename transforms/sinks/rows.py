@@ -34,7 +34,6 @@ from transforms.time.trips import Trips
 UNKNOWN = {"unreliable", "held-back"}  # statuses of HATs without a row by default, as not even their area is known
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
-_COUNT_COLUMNS = ("vehicles", "reports")
 
 Row = dict[str, Any]
 Columns = Mapping[str, Sequence[Fact]]
@@ -67,7 +66,7 @@ def schema_of(names: Sequence[str], shape: Shape = PLAIN, optional: Sequence[str
     ]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
-    counts = [pa.field(name, pa.int64()) for name in _COUNT_COLUMNS] if shape.counts else []
+    counts = [pa.field(name, pa.int64()) for name in ("vehicles", "reports")] if shape.counts else []
     fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, OPTIONAL[name]) for name in optional)]
     if not shape.value_means:
         return pa.schema(fields)

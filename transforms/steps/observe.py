@@ -88,14 +88,13 @@ LATE: Final = "late"
 BEHIND: Final = "behind"
 Behind = TaggedOutput[Literal["behind"], PackedEvents]
 _MS_US = 1_000  # Beam's windows end a millisecond early
-_S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
     """Marks events whose stretch of `length_s` ended at least `more_s` before the watermark."""
-    length_us = length_s * _S_US
+    length_us = length_s * wire.S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
-    return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us  # as Beam's windows end a millisecond early
+    return start_us + (length_us - _MS_US) + more_s * wire.S_US <= promised_us
 
 
 @dataclass
@@ -151,7 +150,7 @@ class InTime(Parting[PCollection[PackedEvents]]):
 
     def compare(self, packed: PackedEvents, promise: Any = beam.DoFn.TimestampParam) -> Iterator[PackedEvents | Behind]:
         """Tags events whose pane was over by the watermark, their element's timestamp."""
-        is_open = (packed.pane_s + self.pane_s) * _S_US - _MS_US > promise.micros
+        is_open = (packed.pane_s + self.pane_s) * wire.S_US - _MS_US > promise.micros
         yield packed if is_open else TaggedOutput(BEHIND, packed)
 
 
