@@ -188,7 +188,15 @@ class Ordered(NamedTuple):
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
     """Derives a period's speeds and headings; counts rows without speed by reason."""
-    ordered = _in_order(slots)
+    events_by_slot, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
+    for start_s, slot_events in slots.items():
+        events, copies = distinct(slot_events)
+        events_by_slot.append(events)
+        slots_s.append(np.full(events.vehicle.size, start_s))
+        duplicates += copies
+    joined, slot_s = Events(*map(np.concatenate, zip(*events_by_slot, strict=True))), np.concatenate(slots_s)
+    order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))  # by vehicle, then time
+    ordered = Ordered(joined.take(order), slot_s[order], duplicates)
     if rules.turning is not None:  # a report's place depends on its heading, which is derived by these limits
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
@@ -200,16 +208,3 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
     rows, speeds, refusals = derived_speeds(ordered.positions, rules.derived, rules.grid)
     moving = ordered.events.take(rows)._replace(value=speeds)
     return ordered._replace(events=moving, slot_s=ordered.slot_s[rows]), refusals
-
-
-def _in_order(slots: Mapping[int, Events]) -> Ordered:
-    """Sorts a period's distinct events by vehicle and time."""
-    events_by_slot, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
-    for start_s, slot_events in slots.items():
-        events, copies = distinct(slot_events)
-        events_by_slot.append(events)
-        slots_s.append(np.full(events.vehicle.size, start_s))
-        duplicates += copies
-    joined, slot_s = Events(*map(np.concatenate, zip(*events_by_slot, strict=True))), np.concatenate(slots_s)
-    order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))  # by vehicle, then time
-    return Ordered(joined.take(order), slot_s[order], duplicates)

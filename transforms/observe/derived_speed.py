@@ -68,7 +68,7 @@ def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
     return ~changes(positions.vehicle) & (gap_us <= max_gap_s * 1_000_000)
 
 
-def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def displacement(positions: Positions, rows: Int64s) -> tuple[Float64s, Float64s]:
     """Measures displacements since the previous row, east and north, in great-circle 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
     cosine_index = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # of the mean latitude, in _COSINE

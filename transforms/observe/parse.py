@@ -127,8 +127,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
     # A public key may be a word that as an id says that there is none, such as NA.
-    id_columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
-    code, ids, missing, bad = id_columns[0] if len(id_columns) == 1 else join_ids(id_columns, BETWEEN.encode())
+    columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
+    code, ids, missing, bad = join_ids(columns, BETWEEN.encode())
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)
@@ -170,8 +170,6 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
 
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
     """Computes accepted rows' keyed hashes, once per (period, id)."""
-    if not len(code):
-        return np.empty(0, np.int64)
     pairs, pair_code = factorize(period * len(ids) + code)  # period, code: indices into `periods` and `ids`
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     return vehicle_hashes(key, names, [ids[i] for i in (pairs % len(ids)).tolist()])[pair_code]

@@ -22,8 +22,6 @@ WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
 Interval = tuple[int, int]  # local minutes of a day: start and end, the end not included
-LOOKED_AHEAD_DAYS = 366  # clock changes repeat every year
-SUGGESTED = 4  # how many slot lengths an error suggests
 
 
 class FirstDays(NamedTuple):
@@ -125,7 +123,7 @@ class Timetable:
         minutes = self._cut(day, self.slot_minutes)
         if minutes is None:  # a change of the clock is inside a slot
             shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
-            fit = [str(m) for m in shorter if self._cut(day, m) is not None][:SUGGESTED]
+            fit = [str(m) for m in shorter if self._cut(day, m) is not None][:4]
             raise CalendarError(
                 f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
                 + (f", slots of {', '.join(fit)} can" if fit else "")
@@ -139,7 +137,7 @@ class Timetable:
     def never_released(self, first: date) -> str | None:
         """Explains which day within a year slots cannot divide; None if they divide all."""
         try:
-            for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
+            for day in _days(first, first + timedelta(days=366)):  # clock changes repeat every year
                 if self._cut(day, self.slot_minutes) is None:
                     self.day_slots(day)  # which says why, unless the day has no service
         except CalendarError as error:
@@ -252,12 +250,11 @@ def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
     from_s, to_s = int(start.timestamp()), int(end.timestamp())
     if from_s >= to_s:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
-    zone = ZoneInfo(timetable.zone)
     for edge in (start, end):
         timetable.check_edge(edge)
     slots = tuple(
         Slot(start_s, period)
-        for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date())
+        for day in _days(timetable.day_of(from_s), timetable.day_of(to_s))
         for period in [timetable.period_of(day)]
         for start_s in timetable.day_slots(day)
         if from_s <= start_s < to_s
@@ -270,8 +267,7 @@ def _days(first: date, last: date) -> Iterator[date]:
         yield first + timedelta(days=i)
 
 
-DAY_S = 86_400
-MOST_AHEAD_S = DAY_S
+MOST_AHEAD_S = 86_400
 """An event dated further ahead of the wall clock than this is outside of the range: its slot would be kept for ever."""
 
 
@@ -317,9 +313,6 @@ def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
         day += timedelta(days=1)
 
 
-SATURDAY = 5  # as `date.weekday` counts
-
-
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     """Computes slots' local hours, plus 24 on weekends."""
     return [_habit(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
@@ -343,4 +336,4 @@ def _habit(hour: int, day: date) -> int:
     """Numbers an hour as models do: 24 more on a weekend."""
     from dpops.learning.releases import HOURS  # who reads calendars alone loads no model
 
-    return hour + HOURS * (day.weekday() >= SATURDAY)
+    return hour + HOURS * (day.weekday() >= 5)  # 5: Saturday

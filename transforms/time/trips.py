@@ -86,30 +86,24 @@ def read_trips(content: str, resolution: int) -> Trips:
     if names not in (COLUMNS, (*COLUMNS, NUMBERS)):
         raise ValueError(f"needs the columns {', '.join(COLUMNS)}, and may have {NUMBERS}")
     for row in rows:
-        (cell, days, hours), line = (row[name] or "" for name in COLUMNS), f"line {rows.line_num} needs"
+        line, cell = f"line {rows.line_num} needs", row["cell"] or ""
+        days, hours = ((row[name] or "").split() for name in COLUMNS[1:])
         if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != resolution:
             raise ValueError(f"{line} a cell of resolution {resolution}, as cells.resolution says")
-        if not set(days.split()) <= set(WEEKDAYS) or not set(hours.split()) <= set(map(str, range(_DAY_HOURS))):
+        if not set(days) <= set(WEEKDAYS) or not set(hours) <= set(map(str, range(_DAY_HOURS))):
             raise ValueError(f"{line} weekdays like `sat sun` and hours from 0 to 23 like `5 6 23`")
         week = cells.setdefault(cell, np.zeros(_WEEK_HOURS))
-        numbers = _numbers(row[NUMBERS] or "", line) if NUMBERS in row else [1.0] * len(hours.split())  # 1: a trip
-        if len(numbers) != len(hours.split()):
+        try:
+            numbers = [float(text) for text in (row[NUMBERS] or "").split()] if NUMBERS in row else [1.0] * len(hours)
+        except ValueError:
+            numbers = [math.nan]  # refused as are others that are no averages
+        if not all(0 < number < math.inf for number in numbers):
+            raise ValueError(f"{line} numbers of trips above 0 like `2 4 0.5`")
+        if len(numbers) != len(hours):
             raise ValueError(f"{line} as many trips as hours")
-        for day in days.split():
-            for hour, number in zip(hours.split(), numbers, strict=True):
+        for day in days:
+            for hour, number in zip(hours, numbers, strict=True):
                 week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number  # that hour of the week
     if not any(week.any() for week in cells.values()):
         raise ValueError("must hold an hour with a trip")
     return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), are_counted=NUMBERS in names)
-
-
-def _numbers(text: str, sentence_start: str) -> list[float]:
-    """Reads average trips above 0; `sentence_start`: such as `line 3 needs`. Raises ValueError."""
-    with_rule = f"{sentence_start} numbers of trips above 0 like `2 4 0.5`"
-    try:
-        numbers = [float(number) for number in text.split()]
-    except ValueError:
-        raise ValueError(with_rule) from None
-    if not all(0 < number < math.inf for number in numbers):
-        raise ValueError(with_rule)
-    return numbers
