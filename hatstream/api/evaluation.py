@@ -181,7 +181,7 @@ class _EvaluatedDays:
     def show(self, name: str, estimates: Iterable[SlotEstimates]) -> None:
         """Adds estimates to those of `name`, or of "name product"."""
         for slot in estimates:
-            self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
+            self.shown.setdefault(f"{name} {slot.product}".strip(), []).append(slot)
 
     def draw(self, first_s: int, table: wire.Tally) -> None:
         """Draws a group of slots, in shard 0 alone, and estimates it. first_s: start."""

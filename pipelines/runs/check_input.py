@@ -68,7 +68,7 @@ def check_input(
         return speed_counts(batch.table, job.rules)
 
     with Spool() as spool:
-        bounded = bounded_here(job, paths, needed=None, spool=spool)  # no period needs rows
+        bounded = bounded_here(job, paths, total, needed=None, spool=spool)  # no period needs rows
         reading = Observe(bounded, look)
         for key, part in reading.process(pieces_of(job.layout, paths)):
             parts.setdefault(key, []).append(part)

@@ -254,7 +254,7 @@ def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: Bounded
     name, rows = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
         with Spool() as spool, report_steps(job, rows, progress):
-            build = bounded_here(job, paths, needed, spool).build
+            build = bounded_here(job, paths, rows, needed, spool).build
             return engine.run(build, name, lambda _: None)  # `report_steps` reports more than counters would
     shards = 2 * engine.parallelism  # so that a worker that is done early takes another
     pane_s = pane_length(rows, shards * len(job.slots), job.slot_s)
@@ -262,9 +262,9 @@ def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: Bounded
     return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), rows))
 
 
-def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -> Bounded:
-    """Builds the job for this process; vehicle shards bound the memory of periods."""
-    rows, shards = estimate_rows(paths), 1
+def bounded_here(job: Job, paths: Sequence[str], rows: int | None, needed: Needed, spool: Spool) -> Bounded:
+    """Builds the job for this process; vehicle shards bound the memory of periods. rows: if known."""
+    shards = 1
     if job.release.draws_in_order:  # it tallies whole periods at once, each vehicle shard by itself
         shards = UNSIZED_SHARDS if rows is None else max(1, rows // (PART_ROWS * max(1, len(job.periods))))
     pane_s = pane_length(rows, shards * len(job.slots), job.slot_s)
@@ -293,7 +293,7 @@ def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator
         title, total = phases[phase]
         if not finished:
             progress(READ, rows, rows)  # a first later step: all is read
-        if title not in finished and finished:  # completes the phase before, in which slots without events have no step
+        elif title not in finished:  # completes the phase before, in which slots without events have no step
             former = next(reversed(finished))
             progress(former, dict(phases.values())[former], dict(phases.values())[former])
         finished.setdefault(title, set()).add(item)

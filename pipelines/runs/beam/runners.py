@@ -24,7 +24,6 @@ from transforms.ledger.head import LedgerError
 from transforms.ledger.spending import AccountRefusal
 
 WATCH_S = 2.0  # between two looks at the job's counters
-_SHOWN_LENGTH = 300  # letters of a foreign error that are shown
 _PARALLELISM = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
 _PORTABLE = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}  # their job servers have further options
 _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
@@ -116,7 +115,7 @@ class ByName:
         except Exception as error:
             if self.is_here:  # it ran the job to its end
                 raise
-            sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
+            sentence = str(error).strip().partition("\n")[0][:300]  # letters of a foreign error that are shown
             if any(words in sentence for words in _NO_PRISM):
                 raise EngineError(_NEEDS_PRISM) from None
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__

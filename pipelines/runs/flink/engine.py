@@ -36,7 +36,6 @@ REST_ANSWER_S = 5.0  # until the next bytes of an answer of the cluster
 REST_WHOLE_S = 15.0  # until such an answer's end: one that drips is given up
 REST_BYTES = 64 << 20  # of such an answer, at most
 COUNTER = ".hatstream_"  # between a step's name and our counter's in Flink's metric, after Beam's namespace
-_LOST_STATES = ("FAILED", "CANCELLED", "UNRECOGNIZED")  # Beam's states of a job that will not be shown
 
 T = TypeVar("T")
 
@@ -221,7 +220,7 @@ class Flink:
             while time.monotonic() < until:
                 if job_id := cluster.job_named(name):
                     return FlinkJob(cluster, job_id)
-                if result.state in _LOST_STATES:
+                if result.state in ("FAILED", "CANCELLED", "UNRECOGNIZED"):  # Beam's: such a job will not be shown
                     raise EngineError("Flink did not take the job: the log of the job server says why")
                 time.sleep(0.2)
             raise TimeoutError(f"not done within {SHOWN_S:.0f} s")

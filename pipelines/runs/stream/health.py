@@ -61,18 +61,14 @@ def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: Fl
 
 
 class _Watch:
-    """Health monitor of a stream; remembers the reported slots and periods.
-
-    _from_s, _to_s: time of the slots that are watched. _counted: counters at the last line. _overdue: number at the
-    last look. _ended: first slots of the periods whose end was reported.
-    """
+    """Health monitor of a stream; remembers the reported slots and periods."""
 
     def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob) -> None:
         """Marks slots and periods recorded so far as reported. life_s: first second, and end."""
         self._spec, self._ledger, self._job = spec, ledger, job
         self._from_s, self._to_s = life_s  # older slots than `_from_s` are looked at no more
         self._reported: set[int] = set()  # starts of slots that have had their line
-        self._counted: Mapping[str, int] = {}  # counters at the last look
+        self._counted: Mapping[str, int] = {}  # counters at the last line that had them
         self._idle = self._overdue = self._overdue_looks = 0  # looks without a slot; overdue slots, and looks with them
         self._is_away = False  # whether the ledger gave no answer at the last look
         self._ended: set[int] = set()  # first slots of periods whose end was reported
