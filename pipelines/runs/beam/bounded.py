@@ -263,7 +263,7 @@ def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: Bounded
 
 
 def bounded_here(job: Job, paths: Sequence[str], rows: int | None, needed: Needed, spool: Spool) -> Bounded:
-    """Builds the job for this process; vehicle shards bound the memory of periods. rows: if known."""
+    """Builds the job for this process; vehicle shards bound the memory of periods."""
     shards = 1
     if job.release.draws_in_order:  # it tallies whole periods at once, each vehicle shard by itself
         shards = UNSIZED_SHARDS if rows is None else max(1, rows // (PART_ROWS * max(1, len(job.periods))))
