@@ -224,7 +224,7 @@ def _units(
             raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}{hint}") from None
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
-    parsed_format = None if time_format is None else TimeFormat.of(time_format)
+    parsed_format = None if time_format is None else TimeFormat(time_format)
     mark = decimal or defaults.decimal
     if mark not in (marks := get_args(DecimalMark)):
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {mark[:20]!r}")

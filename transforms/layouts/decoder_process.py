@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from transforms.layouts import base
-from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile, joined
+from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonLines
 from transforms.layouts.open_file import INSIDE, files_in
@@ -64,7 +64,7 @@ class DecoderTask(NamedTuple):
             return self.layout.read_share(self.paths[0], self.share)
         if self.paths:
             batches = (batch for path in self.paths for inside in files_in(path) for batch in self.layout.read(inside))
-            return joined(batches) if len(self.paths) > 1 else batches
+            return base.joined(batches) if len(self.paths) > 1 else batches
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 

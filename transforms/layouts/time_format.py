@@ -46,22 +46,21 @@ class TimeFormat:
     """Format of times (strptime); other texts make rows bad.
 
     >>> import pyarrow as pa
-    >>> found = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array(["13.05.2026 08:15", "5/13/2026"]), "Europe/Berlin")
+    >>> found = TimeFormat("%d.%m.%Y %H:%M").instants(pa.array(["13.05.2026 08:15", "5/13/2026"]), "Europe/Berlin")
     >>> found.us.tolist(), found.valid.tolist()
     ([1778652900000000, 0], [True, False])
     """
 
     text: str
 
-    @classmethod
-    def of(cls, text: str) -> "TimeFormat":
-        """Checks and makes a format. Raises ValueError naming rule and value."""
-        directives = re.findall("%.?", text)
+    def __post_init__(self) -> None:
+        """Raises ValueError naming rule and value."""
+        directives = re.findall("%.?", self.text)
         fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
         has_clock = "midnight" not in fields  # else seconds since midnight stand for it: a date alone is needed
         missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
         is_broken = {
-            f"must be at most {_MOST_LETTERS} letters": len(text) > _MOST_LETTERS,
+            f"must be at most {_MOST_LETTERS} letters": len(self.text) > _MOST_LETTERS,
             f"knows {' '.join(_FIELDS)}": not set(directives) <= _FIELDS.keys(),
             "must name each part of a time once": len(set(fields)) < len(fields),
             f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has": bool(missing),
@@ -70,8 +69,7 @@ class TimeFormat:
             "has %s in place of a clock": not has_clock and bool({"hour", "minute", "second"}.intersection(fields)),
         }
         for rule in (rule for rule, broken in is_broken.items() if broken):  # raises for the first broken rule
-            raise ValueError(f"time_format: {rule}, got {text[:_MOST_LETTERS]!r}")
-        return cls(text)
+            raise ValueError(f"time_format: {rule}, got {self.text[:_MOST_LETTERS]!r}")
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
         """Reads texts of this format by way of ISO 8601; zone: if without offset."""

@@ -22,14 +22,21 @@ from transforms.layouts import MessageLayout
 from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, Refused
-from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart, Poll
+from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import NO_END, PROMISE, KnownElements, UnboundedProvider, late_from, move, promised_by
+from transforms.sources.unbounded import (
+    NO_END,
+    PAUSE_S,
+    PROMISE,
+    KnownElements,
+    UnboundedProvider,
+    late_from,
+    move,
+    promised_by,
+)
 from transforms.steps.metrics import Parting, Refusal, count
 from transforms.steps.observe import counted
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
-
-PAUSE_S = 1.0  # between polls that were not full: whole seconds for Flink, where each poll costs a timer and a state
 
 
 @dataclass
@@ -86,42 +93,31 @@ class _ReadPartition(beam.DoFn):
         """Polls once: yields messages with lateness bounds, moves the watermark, resumes later."""
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
-        poll = self._partition(start).poll(position, self._most)
+        if start.partition not in self._open:
+            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
+        poll = self._open[start.partition].poll(position, self._most)
         if poll.position > position and not tracker.try_claim(poll.position - 1):  # the engine took it back
             return
         ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))
         for name, number in ((counters.REMOVED, poll.removed), (counters.AHEAD, ahead)):
             if number:
                 count(name, number)
-        pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
         # A producer may stamp what it likes: where messages' own times decide what is late, only the broker's serve.
-        poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
+        usable = np.flatnonzero(poll.by_broker | (not self._watermark.by_own_times))
+        refused, times_ms = poll.by_broker.size - usable.size, poll.timestamps_ms[usable]
         # Messages are stamped with the watermark that decides which of their events are late: one yield for each.
-        late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
+        late_us = late_from(self._watermark, estimator, times_ms)
         for at_us in np.unique(late_us).tolist():
-            chosen = np.flatnonzero(late_us == at_us)
+            chosen = usable[late_us == at_us]
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
         if refused:  # these are counted where messages are decoded: they need an element, without messages
             beam_time = element_time(promised_by(estimator, self._watermark))
             yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), beam_time)
         # While messages of an outage are still to come, neither their times nor silence move the watermark.
-        newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
+        newest_ms = newest_plausible_ms(times_ms, poll.at_ms) if poll.outage_over else None
         move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
-        tracker.defer_remainder(Duration(seconds=pause_s))
-
-    def _partition(self, start: PartitionStart) -> Partition:
-        if start.partition not in self._open:
-            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
-        return self._open[start.partition]
-
-
-def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
-    """Drops and counts messages that producers stamped themselves."""
-    chosen = np.flatnonzero(poll.by_broker)
-    payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
-    messages = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
-    return messages, poll.by_broker.size - chosen.size
+        tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:

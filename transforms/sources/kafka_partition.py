@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import confluent_kafka as kafka
 import numpy as np
@@ -30,13 +30,12 @@ PARTITIONS_EVERY_S = 60.0
 GONE_S = 30.0  # so long a broker may say that a topic does not exist before it is believed
 ASK_S, START_S = 1.0, 10.0  # the most that a question to a broker takes: between polls, and at the start
 
-_SILENT_LOG: Final = 2  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
 _DEFAULT_SETTINGS: Mapping[str, Any] = {
     "group.id": "hatstream",
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 16_384,
     "reconnect.backoff.max.ms": 2_000,
-    "log_level": _SILENT_LOG,
+    "log_level": 2,  # of syslog's: librdkafka's own lines would come once a second while a broker is away
 }
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _PASSING_ERRORS = (  # errors of brokers that are away for a while
@@ -104,20 +103,14 @@ def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> lis
 
 
 class Partition:
-    """Reader of one partition from any position.
-
-    _at: offset that its consumer hands over next, None before it is assigned. _end: where Kafka last said that the
-    partition ends, or -1. _message_s, _asked_s: monotonic times of the last message, and question for the end.
-    _away_since_s, _gone_since_s: since when brokers do not answer, or deny the topic; else None. _back_s: end
-    of the last outage. _counted_s: when partitions were counted.
-    """
+    """Reader of one partition from any position; its times are of the monotonic clock."""
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
         self._consumer = _consumer(topic, self._note)
-        self._at: int | None = None  # the consumer's next offset
+        self._at: int | None = None  # the offset that the consumer hands over next; None before it is assigned
         self._end = -1  # where Kafka last said that the partition ends
-        self._message_s = self._asked_s = time.monotonic()  # the clock of all times here
+        self._message_s = self._asked_s = time.monotonic()  # of the last message, and question for the end
         self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
         self._trouble = ""  # the last error of the connection
         self._away_since_s: float | None = None  # brokers do not answer
@@ -138,21 +131,21 @@ class Partition:
             self._at, self._end, self._message_s = position, -1, time.monotonic()  # -1: no end is known
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._split_events(self._consumer.consume(max_messages, POLL_WAIT_S))
+        stamps = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)  # kind, and ms
+        times_ms, by_broker = stamps[:, 1], stamps[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
         if messages:
             self._back()  # ends an outage of brokers, if there is one
             self._at, self._message_s = cast(int, messages[-1].offset()) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._message_s)
-            times, by_broker = _timestamps(messages)
             payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
             over = self._is_outage_over()
-            return Poll(payloads, times, by_broker, self._at, removed=0, at_ms=at_ms, idle=False, outage_over=over)
-        times, by_broker = _timestamps([])
+            return Poll(payloads, times_ms, by_broker, self._at, removed=0, at_ms=at_ms, idle=False, outage_over=over)
         if out_of_range:
             earliest = self._earliest(position)
-            return Poll([], times, by_broker, earliest, removed=earliest - position, at_ms=at_ms, idle=False)
+            return Poll([], times_ms, by_broker, earliest, removed=earliest - position, at_ms=at_ms, idle=False)
         idle, over = self._is_idle(position), self._is_outage_over()  # in this order: the first may end an outage
-        return Poll([], times, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
+        return Poll([], times_ms, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
 
     def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
         """Separates messages from errors; returns `out_of_range` too. Raises KafkaSourceError for lasting ones."""
@@ -275,12 +268,6 @@ def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[i
     if partitions.error is not None:
         raise KafkaException(partitions.error)
     return sorted(partitions.partitions)
-
-
-def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Reads messages' times in ms, and whether the broker stamped them."""
-    kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
-    return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
 
 
 def _name(error: KafkaException) -> str:

@@ -48,7 +48,7 @@ class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
 
 
 NO_END = 2**62  # of a restriction of offsets: beyond any
-PAUSE_S = 1.0  # between calls, of polls or heartbeats, that had little to do
+PAUSE_S = 1.0  # between calls that had little to do: whole seconds for Flink, where each costs a timer and a state
 PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 

@@ -212,7 +212,7 @@ def us_of(local: datetime, zone: str = "UTC") -> int:
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2068, 12, 31)), st.sampled_from(FORMS))
 def test_a_written_time_is_read_as_it_was_written(moment, form):
     text = moment.replace(tzinfo=UTC).strftime(form)
-    times = TimeFormat.of(form).instants(pa.array([text, None, ""]), "UTC")
+    times = TimeFormat(form).instants(pa.array([text, None, ""]), "UTC")
     expected = datetime.strptime(text, form)
     assert times.us[0] == us_of(expected)
     assert times.valid.tolist() == [True, False, False]
@@ -221,7 +221,7 @@ def test_a_written_time_is_read_as_it_was_written(moment, form):
 
 @given(st.text("0123456789./: apmAPM-+TZ", max_size=22), st.sampled_from(FORMS))
 def test_what_python_refuses_is_refused(text, form):
-    times = TimeFormat.of(form).instants(pa.array([text, "13.05.2026 08:15:00"]), "UTC")
+    times = TimeFormat(form).instants(pa.array([text, "13.05.2026 08:15:00"]), "UTC")
     try:
         datetime.strptime(text.strip(), form)
     except ValueError:
@@ -231,7 +231,7 @@ def test_what_python_refuses_is_refused(text, form):
 
 def test_without_separators_each_part_of_a_date_has_two_digits():
     """A day of the year is no month and day; Python's strptime takes it."""
-    times = TimeFormat.of("%Y%m%d %H:%M").instants(pa.array(["2026072 8:15", "20260702 8:15"]), "UTC")
+    times = TimeFormat("%Y%m%d %H:%M").instants(pa.array(["2026072 8:15", "20260702 8:15"]), "UTC")
     assert times.valid.tolist() == [False, True]
 
 
@@ -241,7 +241,7 @@ def test_hours_beyond_24_beside_a_date_are_of_the_next_day(form):
     dates = [datetime(2016, 11, day).strftime(form) for day in (4, 5, 5, 6, 4, 4)]
     clocks = ["23:10:00", "25:30:00", "26:30:00", "24:10:00", "48:00:00", "25:10:00Z"]
     texts = pa.StructArray.from_arrays([pa.array(dates), pa.array(clocks)], names=["0", "1"])
-    parse = None if form == "%Y-%m-%d" else TimeFormat.of(f"{form} %H:%M:%S").instants
+    parse = None if form == "%Y-%m-%d" else TimeFormat(f"{form} %H:%M:%S").instants
     times = instants(texts, "iso", "America/Chicago", parse)
     assert times.valid.tolist() == [True, False, True, True, False, False]
     assert times.clock_change.tolist() == [False, True, False, False, False, False]
@@ -252,9 +252,9 @@ def test_hours_beyond_24_beside_a_date_are_of_the_next_day(form):
 
 def test_a_time_of_the_hour_that_happens_twice_is_a_clock_change_and_without_a_zone_it_has_no_offset():
     texts = pa.array(["06.11.2016 01:30", "06.11.2016 05:00"]).dictionary_encode()
-    times = TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")
+    times = TimeFormat("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")
     assert times.clock_change.tolist() == [True, False]
-    assert TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, None).no_offset.all()
+    assert TimeFormat("%d.%m.%Y %H:%M").instants(texts, None).no_offset.all()
 
 
 @pytest.mark.parametrize(

@@ -90,18 +90,10 @@ class Scripted:
         return Poll([vehicle for vehicle, *_ in messages], times, by_broker, position + len(messages), 0, at_ms, False)
 
 
-class Read(_ReadPartition):
-    def __init__(self, polls):
-        super().__init__(TOPIC, OWN_RULE, 10**6)
-        self.partition = Scripted(polls)
-
-    def _partition(self, _start):
-        return self.partition
-
-
 def late_from(polls):
     """(vehicle, received) -> from which time on its events are late; None -> how many messages nobody reads."""
-    reader = ByHand(Read(polls), _Offsets(), PartitionStart(0, 0, 1))
+    reader = ByHand(_ReadPartition(TOPIC, OWN_RULE, 10**6), _Offsets(), PartitionStart(0, 0, 1))
+    reader.fn._open[0] = Scripted(polls)
     timestamps = {None: 0}
     for _ in polls:
         promised = OWN_RULE.first if reader.watermark is None else reader.watermark

@@ -108,9 +108,7 @@ class GtfsRealtime:
         with opened(path) as file:
             data = read_whole(path, file, FEED_BYTES, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
-            rows = _rows(data, self)
-            while batch := list(islice(rows, BATCH_ROWS)):
-                yield _batch(batch, self.fields)
+            yield from _batches(_rows(data, self), self.fields)
         except _TooManyFields:
             raise UnreadableFile(path, f"a feed message of more than {FEED_FIELDS:,} entities") from None
         except (DecodeError, IndexError):
@@ -119,8 +117,7 @@ class GtfsRealtime:
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages."""
         rows = (row for payload in payloads for row in _rows_of_message(payload, self))
-        while batch := list(islice(rows, BATCH_ROWS)):
-            yield _batch(batch, self.fields)
+        yield from _batches(rows, self.fields)
 
 
 LAYOUTS = {
@@ -231,9 +228,10 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
     raise DecodeError
 
 
-def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
+def _batches(rows_or_reasons: Iterator[_Row | str], fields: tuple[str, ...]) -> Iterator[RawBatch]:
     """Puts rows into columns by field, and counts the reasons among them."""
-    rows = [row for row in decoded if not isinstance(row, str)]
-    pairs = zip(fields, zip(*rows, strict=True) if rows else ((),) * len(fields), strict=True)
-    arrays = {name: pa.array(values, _TYPES.get(name.partition(".")[0], pa.float64())) for name, values in pairs}
-    return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REFUSAL_REASONS})
+    while decoded := list(islice(rows_or_reasons, BATCH_ROWS)):
+        rows = [row for row in decoded if not isinstance(row, str)]
+        pairs = zip(fields, zip(*rows, strict=True) if rows else ((),) * len(fields), strict=True)
+        arrays = {name: pa.array(values, _TYPES.get(name.partition(".")[0], pa.float64())) for name, values in pairs}
+        yield raw_batch(arrays, {reason: decoded.count(reason) for reason in _REFUSAL_REASONS})

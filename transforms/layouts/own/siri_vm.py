@@ -7,6 +7,8 @@ Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from typing import BinaryIO
 from xml.etree.ElementTree import ParseError
 
 import pyarrow as pa
@@ -66,7 +68,7 @@ class SiriVm:
         feed = _Feed(self)
         try:
             with opened(path) as file:
-                yield from feed.batches(iter(lambda: file.read(_PIECE_BYTES), b""))
+                yield from feed.batches(file)
         except _TooMuch as found:
             raise UnreadableFile(path, str(found)) from None
         except _DAMAGE_ERRORS:
@@ -75,9 +77,8 @@ class SiriVm:
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages."""
         for payload in payloads:
-            pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
             try:
-                yield from list(_Feed(self).batches(pieces))
+                yield from list(_Feed(self).batches(BytesIO(payload)))
             except _TooMuch:
                 yield _batch([], self, {"too-long": 1})
             except _DAMAGE_ERRORS:  # a damaged document is one refused row
@@ -98,30 +99,27 @@ class _TooMuch(Exception):
 
 
 class _Feed:
-    """Collector of a document's rows; the XML parser calls start, data and end.
-
-    _path: names of the open elements. _paths: column of each element that is read, by its path below VehicleActivity.
-    _at_vehicle: depth of the open activity, 0 without one. _row, _field: its texts, and the column of the open element.
-    """
+    """Collector of a document's rows; the XML parser calls start, data, end and close."""
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
+        # Column of each element that is read, by its path below VehicleActivity.
         self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
         self._response: str | None = None  # the delivery's ResponseTimestamp, once read
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []  # names of the open elements
         self._at_vehicle = 0  # length of the path of the open VehicleActivity; 0: none is open
-        self._row: _Row = {}
-        self._field: str | None = None
+        self._row: _Row = {}  # texts of the open activity
+        self._field: str | None = None  # column of the open element
         self._is_long = False  # whether a text of the open activity has more than LINE_BYTES: it is no row then
         self._is_delivery = False  # whether any delivery was seen
         self._rows: list[_Row] = []
         self._too_long = 0  # activities with such a text
 
-    def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
+    def batches(self, file: BinaryIO) -> Iterator[RawBatch]:
         """Parses a document into batches. Raises _TooMuch or _DAMAGE_ERRORS."""
         size = 0
-        for piece in pieces:
+        while piece := file.read(_PIECE_BYTES):
             size += len(piece)
             if size > FEED_BYTES:
                 raise _TooMuch(f"a SIRI-VM document of more than {FEED_BYTES >> 20} MiB")
