@@ -25,7 +25,6 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import InvalidHeader
 
 LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
-KILLED_S = 0.5  # longest wait until a killed process is gone, which takes long on a busy machine
 _PROGRAM = "import hatstream; from hatstream_city.collect.poll import main; main()"
 
 Outcome = Literal["new", "unchanged", "failed"]
@@ -63,7 +62,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
             if is_stopped():
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
-                    process.communicate(timeout=KILLED_S)
+                    process.communicate(timeout=0.5)  # until it is gone, which takes long on a busy machine
                 return ExchangeResult("failed", "given up"), b""
     if process.returncode == -signal.SIGALRM:  # ended by its own timer, at the deadline
         return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
@@ -75,7 +74,6 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
 
 WHOLE_S = 60.0  # most seconds for a question and its complete answer, however slowly it drips
 LONGEST_WAIT_S = 600.0
-_MOST_DOUBLINGS = 16  # beyond, any wait is the longest one
 
 
 @dataclass
@@ -110,7 +108,7 @@ class Poller:
 
     def wait_s(self) -> float:
         """Computes seconds until the next request: `every_s`, doubled by each failure in a row."""
-        doubled_s = self.every_s * 2.0 ** min(self.failures, _MOST_DOUBLINGS)
+        doubled_s = self.every_s * 2.0 ** min(self.failures, 16)  # beyond, any wait is the longest one
         return min(max(doubled_s, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s))
 
 
@@ -136,7 +134,6 @@ _REASONS = (  # reason of a failure by the first class that fits: exceptions' ow
     (requests.RequestException, "the exchange failed"),
 )
 _PIECE_BYTES = 1 << 16
-_PORT_BY_SCHEME = {"http": 80, "https": 443}
 
 
 class FetchError(Exception):
@@ -229,7 +226,7 @@ def _is_feed(message: bytes) -> bool:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Reads scheme, host and port. Raises ValueError."""
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORT_BY_SCHEME.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:

@@ -6,8 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import msgspec
 
 from hatstream.api import InputError, UsageError, asked_to_stop, note, option, write_whole
 
-SAY_EVERY_S = 60.0
 STOP_S = 4.0  # from a signal to the end, whatever the address, the brokers or the disk do
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # between two tries to store a message
 FAILED = 4  # the exit code where no question was answered
@@ -84,8 +82,8 @@ def collect(
         raise UsageError("--url must begin with http:// or https://")  # it is not shown: it may hold a key
     if (output is None) == (topic is None):
         raise UsageError("give either --output or --kafka")
-    storage = _in_topic(topic) if output is None else _in_folder(output)
-    with asked_to_stop(STOP_S) as stop, storage as store:
+    with asked_to_stop(STOP_S) as stop:
+        store = _in_topic(topic) if output is None else _in_folder(output)
         poller = Poller(url, every_s, headers)
         counts, noted_s = Counter[str](), time.monotonic()  # by outcome; the time of the last progress line
         until_s = noted_s + (math.inf if for_s is None else for_s)
@@ -98,7 +96,7 @@ def collect(
                 _store(store, message, stop, until_s)
             if outcome == "failed":
                 click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
-            if time.monotonic() - noted_s >= SAY_EVERY_S:
+            if time.monotonic() - noted_s >= 60:
                 note(_line(counts))
                 noted_s = time.monotonic()
             stop.wait(min(poller.wait_s(), max(until_s - time.monotonic(), 0)))
@@ -110,20 +108,15 @@ def collect(
     return code
 
 
-@contextmanager
-def _in_folder(folder: Path) -> Iterator[Store]:
-    """Yields a function that stores a message as file, named by UTC arrival."""
+def _in_folder(folder: Path) -> Store:
+    """Returns a function that stores a message as file, named by UTC arrival."""
     folder.mkdir(parents=True, exist_ok=True)
-
-    def store(message: bytes) -> None:
-        write_whole(folder / f"vehicle-positions-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.pb", message)
-
-    yield store
+    name = "vehicle-positions-{:%Y%m%dT%H%M%S.%fZ}.pb"
+    return lambda message: write_whole(folder / name.format(datetime.now(UTC)), message)
 
 
-@contextmanager
-def _in_topic(topic: Any) -> Iterator[Store]:
-    """Yields a function that sends messages to a topic, confirmed. Raises InputError."""
+def _in_topic(topic: Any) -> Store:
+    """Returns a function that sends messages to a topic, confirmed. Raises InputError."""
     from confluent_kafka import KafkaException, Producer  # an extra
 
     settings = {
@@ -155,7 +148,7 @@ def _in_topic(topic: Any) -> Iterator[Store]:
         if errors or unsent:
             raise InputError(f"topic {topic.name}: no broker confirmed the message")
 
-    yield store
+    return store
 
 
 def _end_at_once(code: int) -> None:

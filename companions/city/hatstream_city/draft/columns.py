@@ -20,12 +20,7 @@ _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": {"N", "S"}, "lon": {"E", "W"}}
 _HEMISPHERE_NAME = r"ns|ew|northsouth|eastwest|.*hemi(sphere)?|(gps)?(lat|lon|lng)\w*(ref|dir\w*|ind\w*|ns|ew|sign)"
-_MOST_HOUR = 100  # numbers below are hours or minutes, and no clock
 _MOST_PAIRED = 4  # so many columns of dates, and of clocks, are tried with one another
-_RESOLVED = 1e-3  # degrees, 100 m: ids and speeds have no digits beyond, positions do
-_REGION_DEGREES = 6  # some 600 km: the widest area that one feed covers
-_MOST_ZERO = 0.05  # share of positions at 0 degrees; more are a column of flags or counts
-_MOST_SPEED = 400  # in any unit of speed
 
 
 @dataclass(frozen=True)
@@ -236,7 +231,7 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
     dates = [name for name in names if re.fullmatch(_DATE_NAME, notation.letters_of(name))]
     clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, notation.letters_of(name))]
     # Small numbers are hours or minutes alone; a clock is a text, which has no numbers, or a count of seconds.
-    clocks = [name for name in clocks if (hours := _numbers(arrays[name])) is None or np.max(hours) >= _MOST_HOUR]
+    clocks = [name for name in clocks if (hours := _numbers(arrays[name])) is None or np.max(hours) >= 100]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if notation.is_time(motion.array_of(arrays, pair))), None)
 
@@ -313,11 +308,11 @@ def _fraction_degrees(array: Any) -> bool:
     degrees = _numbers(array)
     if degrees is None or not degrees.size:
         return False
-    steps = degrees / _RESOLVED  # ids and speeds have no digits beyond
+    steps = degrees / 1e-3  # of 100 m: ids and speeds have no digits beyond, positions do
     has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
     low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
-    on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES  # 360: some longitudes start at 0
-    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < _MOST_ZERO)
+    on_earth, is_region = low >= -180 and high <= 360, high - low < 6  # 360: some longitudes start at 0; 6: 600 km
+    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < 0.05)  # more are flags or counts
 
 
 def _may_be_speeds(array: Any) -> bool:
@@ -333,7 +328,7 @@ def _may_be_speeds(array: Any) -> bool:
 def _small_numbers(array: Any) -> bool:
     """Checks for possible speeds in any unit; 0 and 1 alone are flags."""
     numbers = _numbers(array)
-    return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < _MOST_SPEED)
+    return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < 400)
 
 
 def _are_ids(array: Any) -> bool:

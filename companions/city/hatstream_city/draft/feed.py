@@ -30,19 +30,11 @@ _NO_TIME = (
     '{:.0%} of the reports have no {}, and the feed has one for all: --header-time takes it (input.time = "{}"). A '
     "vehicle that stopped reporting then looks fresh as long as the feed names it"
 )
-_NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
-_MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
-_MOST_NAMED = 20  # columns of an error message
-_MOST_CHECKED = 15  # positions of a feed of which land and sea are looked up, which is slow
 UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
 _USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
-_MOST_NEGATIVE, _MOST_HIGH = 4, 3  # codes of unknown speeds that are looked for, below 0 and above all speeds
-_CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least share of all
-_CODE_GAP, _MARK_GAP, _LEAST_MARK = 3, 1.2, 90
-"""A code is so many times the next lower speed; or, above 90, a format's largest number, such as 255, so many times."""
 _HEADING_NAMES = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
 LEAST_SHARE, LEAST_DEGREES = 0.5, 10  # of rows with a heading, and of the largest: a direction_id of 0 or 1 is none
 
@@ -101,8 +93,8 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     files = input_paths(str(path) if path.is_dir() else glob.escape(str(path)), inside=True)
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
-        reason = f": {_NO_POSITIONS_ERROR}" if sample.layout == "gtfs-realtime" else ""
-        raise InputError(f"{path}: it holds no row{reason}")
+        others = ": it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
+        raise InputError(f"{path}: it holds no row{others if sample.layout == 'gtfs-realtime' else ''}")
     columns = _columns_of(path, sample, header_time=header_time)
     row_count = max(map(len, sample.columns.values()))
     if columns.comes_once and len(files) > 1 and row_count < ROWS:  # ids that no file repeats are of rows
@@ -153,7 +145,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
 
 def _check_on_land(path: Path, placed: motion.DraftPositions) -> None:
     """Raises InputError if most positions lie at sea or in Antarctica."""
-    rows = np.linspace(0, placed.us.size - 1, min(_MOST_CHECKED, placed.us.size)).astype(np.int64).tolist()
+    rows = np.linspace(0, placed.us.size - 1, min(15, placed.us.size)).astype(np.int64).tolist()  # looking up is slow
     if sum(notation.is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
         wrong_if_swapped = sum(notation.is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
         is_swapped = wrong_if_swapped < len(rows) / 2
@@ -207,19 +199,21 @@ def _unit_of(
 def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     """Finds codes of unknown speeds: repeated negative numbers, or one far above the others.
 
+    The latter are three times the next lower speed; a format's largest number, such as 255, only 1.2 times.
+
     >>> unknown_speeds(np.array([*range(60), *[255] * 9, *[-1] * 9], float))
     (-1.0, 255.0)
     """
     values, times = np.unique(speed, return_counts=True)
-    is_repeated = times >= max(_CODE_ROWS, _CODE_SHARE * speed.size)
-    negatives = values[is_repeated & (values < 0)].tolist()[:_MOST_NEGATIVE]
+    is_repeated = times >= max(3, 0.002 * speed.size)
+    negatives = values[is_repeated & (values < 0)].tolist()[:4]
     high, speeds = [], speed[speed >= 0]
-    for value in values[is_repeated & (values > 0)][::-1][:_MOST_HIGH].tolist():
+    for value in values[is_repeated & (values > 0)][::-1][:3].tolist():
         speeds = speeds[speeds != value]
         next_lower = float(speeds.max(initial=0))
         # A power of 2 less 1, such as 255, or only nines: a format's largest number.
         is_mark = float(value).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
-        is_code = value > _CODE_GAP * next_lower or (is_mark and value > max(_LEAST_MARK, _MARK_GAP * next_lower))
+        is_code = value > 3 * next_lower or (is_mark and value > max(90, 1.2 * next_lower))
         if not next_lower or not is_code:  # beside zeros alone, no speed tells what is far above
             break
         high.append(value)
@@ -291,7 +285,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
     if sample.own:
         return _columns_of_own(path, sample, header_time=header_time)
     columns = find_columns(sample.columns, vehicle=FILE if FILE in sample.columns else None)
-    if len(columns.missing) > _MOST_MISSING:
+    if len(columns.missing) > 2:  # of the four fields: a table that lacks more of them is no feed of positions
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
     return columns
 
@@ -304,7 +298,7 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     for name in names:
         objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])
     objects_by_keys = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
-    shown = ", ".join(map(as_text, names[:_MOST_NAMED]))
+    shown = ", ".join(map(as_text, names[:20]))
     # Keys of JSON may be ids, which are not shown: they make a wide row, or alike objects under many keys.
     if sample.layout in ("json", "jsonl") and (len(names) > rows or max(objects_by_keys.values(), default=0) > 1):
         shown = f"{len(names)} keys in {rows} rows"

@@ -24,10 +24,6 @@ MOST_ROWS, MOST_FILES = 2_000_000, 60
 """Of one file so many rows are looked at; of a folder so many files, and the first rows of each."""
 FILE = "{file}"  # stands in a specification where a column of vehicles would be named
 _DAY_US = 86_400_000_000
-_MALFORMED = (
-    "{:,} of the first rows are malformed, and refused: of CSV each line must have as many fields as the first, and no "
-    "line break between quotes."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +44,8 @@ class Counts:
     @property
     def about_malformed(self) -> str:
         """Sentence on malformed rows; empty for none."""
-        return _MALFORMED.format(self.malformed) if self.malformed else ""
+        rule = "of CSV each line must have as many fields as the first, and no line break between quotes"
+        return f"{self.malformed:,} of the first rows are malformed, and refused: {rule}." if self.malformed else ""
 
 
 def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone: str) -> Counts:

@@ -17,22 +17,10 @@ from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 Bools = NDArray[np.bool_]
 Column = str | tuple[str, ...]  # name of an input's column, or names of several that hold a field together
 OPEN = "?"  # stands in a draft for a column that a person has to name
-MOST_MPS, ERROR_M = 45.0, 200.0
-"""Highest speed of a vehicle, 162 km/h, and the error that a position may have: guesses, generous for buses."""
-NEAR_SHARE = 0.9
-"""Least share of steps that a vehicle can drive, in a column of vehicles; the others are wrong positions."""
-SNAPSHOT_S = 1_800  # in a sample of so short a time each vehicle may have one row alone
-CLEARER = 0.05  # by so much, of 1, another column must agree better with the motion than the first one by name
 MIN_PAIRS = 30  # least number of steps that tell a unit
-CLEAR_ERRORS = 5  # standard errors that are no chance, though a vehicle's moves are like one another
 LEAST_MOVE_M = 50.0
-LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
-"""In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
 _DAY_US = 86_400_000_000
 UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2  # results of `plausibility`, ascending: may a column's ids be those of vehicles?
-_BENT = 0.1  # by so much, as a logarithm, ways are longer than distances between positions
-_LEAST_STANDING = 20  # reports: hardly do so many vehicles stand at once
-_BY_NAME_ALONE = {"ft/s"}  # a tenth less than km/h are, and ways bend by as much
 _PATTERN_BY_UNIT = (
     ("km/h", r"km_?/?h|kph|kmph"),
     ("mph", r"mph|miles"),
@@ -120,8 +108,8 @@ def steps_of(rows: DraftPositions) -> Steps:
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
     """Lists short steps of at least `least_m`; none where clocks have no seconds."""
     steps = steps_of(rows)
-    fits = (steps.step_s >= LEAST_STEP_S) & (steps.step_s <= MOST_STEP_S)  # in longer ones ways bend
-    fits &= (steps.metres >= least_m) & (steps.metres < MOST_STEP_MPS * steps.step_s)  # faster is a jump
+    fits = (steps.step_s >= 2) & (steps.step_s <= 120)  # in shorter ones positions' errors count, in longer ways bend
+    fits &= (steps.metres >= least_m) & (steps.metres < 50 * steps.step_s)  # faster, 180 km/h, is a jump
     return steps.where(fits & rows.have_seconds)
 
 
@@ -134,14 +122,14 @@ def plausibility(rows: DraftPositions) -> int:
     They do if most steps are near enough to drive, and most ids have several rows on a day.
     """
     is_near = _are_near(rows, steps_of(rows))
-    if is_near.size and is_near.mean() < NEAR_SHARE:
+    if is_near.size and is_near.mean() < 0.9:  # a few positions are wrong
         return UNLIKELY
     if not rows.us.size:
         return UNKNOWN
     days = np.stack([rows.vehicle, rows.us // _DAY_US])
     if np.median(np.unique(days, axis=1, return_counts=True)[1]) >= 2:  # rows by id and day
         return LIKELY
-    is_snapshot = np.ptp(rows.us) <= SNAPSHOT_S * 1_000_000  # which has each id once, whatever the ids are of
+    is_snapshot = np.ptp(rows.us) <= 1_800_000_000  # half an hour, which may have each id once, whatever ids are of
     return UNKNOWN if is_snapshot else UNLIKELY
 
 
@@ -155,13 +143,14 @@ def agreement(rows: DraftPositions) -> float:
 def _are_near(rows: DraftPositions, steps: Steps) -> Bools:
     """Marks the steps that a vehicle can drive, (steps,)."""
     rounded_s = 0 if rows.have_seconds else 60  # whole minutes may be 60 s off
-    return np.asarray(steps.metres <= ERROR_M + MOST_MPS * (steps.step_s + rounded_s))
+    # Guesses, generous for buses: 200 m that positions may be wrong by, and 45 m/s, 162 km/h.
+    return np.asarray(steps.metres <= 200 + 45 * (steps.step_s + rounded_s))
 
 
 def clearest(agreements: Mapping[Any, float]) -> Any:
     """Picks the choice that agrees best; the first unless another is clearly better."""
     first, best = next(iter(agreements)), max(agreements, key=agreements.__getitem__)
-    return best if agreements[best] > agreements[first] + CLEARER else first
+    return best if agreements[best] > agreements[first] + 0.05 else first
 
 
 def speed_agreement(rows: DraftPositions) -> float:
@@ -186,11 +175,10 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        misfits = {
-            name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items() if name not in _BY_NAME_ALONE
-        }
+        misfits = {name: abs(math.log(ratio * kmh / KMH["m/s"])) for name, kmh in KMH.items()}
+        del misfits["ft/s"]  # by name alone: a tenth less than km/h are, and ways bend by as much
         unit, next_unit = sorted(misfits, key=misfits.__getitem__)[:2]  # the smallest two; 0 fits exactly
-        doubt = f" ({next_unit} would fit as well: check it)" if misfits[next_unit] < _BENT else ""
+        doubt = f" ({next_unit} would fit as well: check it)" if misfits[next_unit] < 0.1 else ""  # as ways bend
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second{doubt}"
     if not rows.speed.size:
         return "m/s", "a guess, as no row has a position and a speed: check it"
@@ -233,7 +221,7 @@ def are_crossed(rows: DraftPositions) -> bool:
             return False
         errors.append(np.abs(log_ratio - np.median(log_ratio)))
     standard_error = math.sqrt(sum(float(error.var()) / error.size for error in errors))  # as if both were independent
-    return bool(errors[0].mean() - errors[1].mean() > CLEAR_ERRORS * standard_error)
+    return bool(errors[0].mean() - errors[1].mean() > 5 * standard_error)  # a vehicle's moves are like one another
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
@@ -254,7 +242,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif zero > 0.01:  # the same share as for speeds above speed.upper_kmh
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
-    elif speed.size >= _LEAST_STANDING and not speed.any():
+    elif speed.size >= 20 and not speed.any():  # hardly do so many vehicles stand at once
         sentences.append("All speeds are 0: if vehicles move, leave the column out, and derive speeds from positions.")
     if are_crossed(rows):
         sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")

@@ -148,10 +148,6 @@ _SECONDS = tuple(f"{date} %s" for date in _TIMES["dates"])
 _MIDNIGHT, _NO_DAY = r"[ T](0?0:00(:00(\.0+)?)?|12:00:00 AM)", r" (1899-12-30|1900-01-01|12/30/1899|30[./]12[./]1899)"
 _CONSTANT = re.compile(f"({_MIDNIGHT}{_NO_DAY}|{_MIDNIGHT}|{_NO_DAY})(?= )")
 """What databases and spreadsheets put between a date and a clock: the date's clock, the clock's date."""
-_MOST_DISTINCT, _MOST_FORMATS = 3, 8
-"""Texts that each form is tried on at first; forms that fit them, and are tried on all."""
-_LEAST_DIGITS, _MOST_LETTERS = 6, 45
-"""A time's text has at least so many digits, such as 9/5/26 7:00, and at most so many letters."""
 
 
 @cache
@@ -176,9 +172,10 @@ def time_formats(array: Any) -> tuple[str, ...]:
     if not is_text(array):
         return ()
     head = array.slice(0, TRIED)
-    first = head.drop_null().slice(0, _MOST_DISTINCT)
+    first = head.drop_null().slice(0, 3)
     texts = [str(text).strip() for text in first.to_pylist()]
-    if not texts or any(len(re.findall("[0-9]", text)) < _LEAST_DIGITS or len(text) > _MOST_LETTERS for text in texts):
+    # A time's text has at least six digits, such as 9/5/26 7:00, and is not long.
+    if not texts or any(len(re.findall("[0-9]", text)) < 6 or len(text) > 45 for text in texts):
         return ()
     match = _CONSTANT.search(texts[0]) if is_pair else None  # midnight behind a date, or a day before a clock
     constant = match[0] if match and all(match[0] in text for text in head.drop_null().to_pylist()) else ""
@@ -193,7 +190,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
     # The constant, which begins with a blank, stands before the blank between date and clock.
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]
-    fitting = [form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form)]
+    fitting = [form for form in fitting[:8] if _fits(head, form) and _fits(array, form)]
     formats = [form for form in fitting if "%s" not in form] or fitting  # %s: seconds of the day
     if len({form.startswith("%y") for form in formats}) > 1:  # of 26-05-13 either end may be the year
         formats.sort(key=lambda form: _days(head, form))  # a sample's times lie on few days, near today

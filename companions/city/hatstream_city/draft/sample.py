@@ -32,9 +32,7 @@ LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, o
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20  # of a file so much is looked at, decompressed
-_MOST_NESTED, _MOST_DEEP = 200, 10  # keys of an object, and levels of nesting, that are looked at
-_MOST_PATHS, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
-"""Places of records that are tried; objects of one array that are searched; fewest keys that are data."""
+_MOST_NESTED = 200  # keys of an object that are looked at
 EACH, ANY = "[]", "*"
 """Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
 _MORE_THAN_ARRAY = re.compile(r"\]\s*\S")  # where an array ends
@@ -42,7 +40,6 @@ _PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """Head of a point in well-known binary (byte order, kind), and its length: the head, then x and y as doubles."""
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MOST_AGREE = 0.5  # share of lines that must have one number of fields, or blanks separate them
 _LEAST_FIELDS, _LINES_LOOKED_AT = 4, 200
 _RULES = (  # of files that cannot be read, by their first bytes
     (rb"BZh|\xfd7zXZ|7z\xbc\xaf", "its compression is not read: bring it into gzip, zstd or zip"),
@@ -198,7 +195,7 @@ def _json(text: str, *, is_array: bool) -> Sample:
     samples = []  # of objects inside
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:_MOST_PATHS]]
+        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:6]]
     return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
 
 
@@ -246,7 +243,7 @@ def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
         stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
         while stack:
             path, value = stack.pop()
-            if len(path) > _MOST_DEEP:
+            if len(path) > 10:
                 continue
             if isinstance(value, list) or _is_keyed(value) or (are_of_kinds and not path):
                 items = value if isinstance(value, list) else value.values()
@@ -254,7 +251,7 @@ def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
                 inside = [inner for inner in items if isinstance(inner, kinds)]
                 path = (*path, EACH if isinstance(value, list) else ANY)
                 counts[path] += sum(isinstance(inner, dict) for inner in inside)
-                stack += [(path, inner) for inner in inside[:_MOST_ALIKE]]
+                stack += [(path, inner) for inner in inside[:20]]  # they are alike
             elif isinstance(value, dict):  # a key with a mark of paths would be read as several
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
                 stack += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
@@ -266,9 +263,9 @@ def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, .
 def _is_keyed(value: Any) -> bool:
     """Checks whether keys are data: most values are objects, or lists of objects, alike.
 
-    A few keys may as well be names, unless they have digits as ids have.
+    One or two keys may as well be names, unless they have digits as ids have.
     """
-    if not isinstance(value, dict) or (len(value) < _LEAST_KEYS and not all(map(is_mostly_digits, value))):
+    if not isinstance(value, dict) or (len(value) < 3 and not all(map(is_mostly_digits, value))):
         return False
     firsts = (inner[0] if isinstance(inner, list) and inner else inner for inner in value.values())
     keys = Counter(frozenset(inner) for inner in islice(firsts, _MOST_NESTED) if isinstance(inner, dict))
@@ -360,7 +357,7 @@ def _csv(text: str) -> Sample:
         del lines[0]  # a spreadsheet's word on the delimiter
     delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:_LINES_LOOKED_AT], mark))
     share, *_ = _agreement(lines[:_LINES_LOOKED_AT], delimiter)
-    if share < _MOST_AGREE:  # tried last: any text has blanks
+    if share < 0.5:  # tried last: any text has blanks
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]

@@ -24,10 +24,8 @@ TURN_S = 1_800
 LEAST_SHARE = 0.005  # of a day's stops: an hour with fewer is none of service
 MOST_DATES = 50_000  # from the first on: what a calendar says of later ones is not read
 MOST_VISITS = 10_000_000  # of stops, by all runs of a day
-RUNS_AT_ONCE = 20_000  # of a chunk of `_stays`, which bounds its memory
 _DAY_S, _HOUR_S, _DAY_HOURS, _PART_HOURS = 86_400, 3_600, 24, 4
 _WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
-_ONE_DEPARTURE = range(1)  # departures of a trip that no frequency repeats: one run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +161,8 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
     times, departures = feed.stop_times, departures_of(feed)
     start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))  # rows of each trip
     trips, start, end = (column[end > start] for column in (trips, start, end))
-    runs = np.array([sum(map(len, departures.get(trip, [_ONE_DEPARTURE]))) for trip in trips.tolist()], np.int64)
+    # A trip that no frequency repeats has one departure.
+    runs = np.array([sum(map(len, departures.get(trip, [range(1)]))) for trip in trips.tolist()], np.int64)
     visits = int(((end - start) * runs).sum())
     if visits > MOST_VISITS:
         raise InputError(
@@ -355,7 +354,7 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
     length_m = np.maximum.reduceat(along_m, begins) if begins.size else along_m
     share = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at stops; no 0 / 0
     trip_of_run, shift_s = _runs(departures_of(feed), trip[begins], s[begins])
-    for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // RUNS_AT_ONCE):
+    for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // 20_000):  # chunks bound the memory
         trips, later_s = trip_of_run[runs], shift_s[runs]
         low, high = (np.searchsorted(passages.line, feed.lines.of_trip[trips], side) for side in ("left", "right"))
         run, row = _expanded(low, high)  # pairs of a run, by its index in `runs`, and a row of passages

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import Gtfs, Passages, cells_of_lines, cells_or_none, read_gtfs
-from hatstream_city.timetable.positions import EARTH_M, FAR_M, Floats, Int64s, distance_m
+from hatstream_city.timetable.positions import EARTH_M, FAR_M, Int64s, distance_m
 from hatstream_city.timetable.segments import read_segments
 from hatstream_city.timetable.service import ServiceDay, calendar_of, hours_table, service_of
 
@@ -169,25 +169,20 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: i
     departures_by_cell = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
-        stop = busiest.get(cell, _nearest(cell, lat, lon, departures_by_stop))
+        stop, prefix = busiest.get(cell), ""
+        if stop is None and not np.isnan(lat).all():  # the nearest one, those with departures first
+            centre_lat, centre_lon = (np.full(lat.size, degrees) for degrees in h3_int.cell_to_latlng(cell))
+            far_m = distance_m(centre_lat, centre_lon, lat, lon) + np.where(departures_by_stop > 0, 0.0, FAR_M)
+            stop, prefix = int(np.nanargmin(far_m)), "near "
         name = "" if stop is None else " ".join((names[stop] or "").split())
         properties = {
             "place": h3.int_to_str(cell),
-            "name": name if cell in busiest else name and f"near {name}",
+            "name": name and f"{prefix}{name}",
             "note": _routes_text(routes.get(cell, ())),
             "departures": departures_by_cell[cell],
         }
         features.append({"type": "Feature", "geometry": None, "properties": properties})
     return {"type": "FeatureCollection", "features": features}
-
-
-def _nearest(cell: int, lat: Floats, lon: Floats, departures_of: Int64s) -> int | None:
-    """Finds the nearest stop, those with departures first; None without any position."""
-    if not (~np.isnan(lat)).any():
-        return None
-    centre = h3_int.cell_to_latlng(cell)
-    far_m = distance_m(np.full(lat.size, centre[0]), np.full(lat.size, centre[1]), lat, lon)
-    return int(np.nanargmin(np.where(departures_of > 0, far_m, far_m + FAR_M)))  # FAR_M puts others behind
 
 
 def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:

@@ -35,7 +35,6 @@ from hatstream_lab.servers.process import MissingTool, ServerError, missing_tool
 
 SPEED_UP, FIRST_HOUR = 200, 6  # times real time, from this local hour on
 DELAY_S = 1.5  # the longest that a report is on its way: so they come out of order
-_SLEEP_S = 0.02  # between looks at the clock
 SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
 
 
@@ -85,7 +84,7 @@ class Feeder:
         for sent_s, at_s, report in zip(send_times.tolist(), report_times.tolist(), reports, strict=True):
             while time.time() - start_s < sent_s and not self._stop.is_set():
                 producer.poll(0)
-                time.sleep(_SLEEP_S)
+                time.sleep(0.02)
             if self._stop.is_set():
                 break
             # The producer's clock, in milliseconds; 0 where the report's is unset.

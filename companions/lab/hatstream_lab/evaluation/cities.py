@@ -26,19 +26,12 @@ STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)
 
 _CENTRE = 48.1, 11.6  # latitude and longitude
-_KM_PER_DEGREE = 111.2
 _HOURLY = np.array(  # how likely a vehicle is on the road in each hour
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
-_RING_KM = 2.2  # between two rings of cells, about
 _PARTS_H = 4  # hours of a part of the day
-_PER_KMH = 120.0  # reports of a usual visit, times 30 km/h more than its speed
 _USUAL_KMH = 6.0, 58.0  # lowest and highest usual speed of a cell in an hour
 _NIGHT_ENDS = 6  # local hour
-_VISITORS_FASTER = 1.3  # factor of their speed
-_HOLIDAY_KMH, _STANDING = 6.0, 0.15  # gain of speed on a holiday; most of its speed that a standing vehicle has
-_BRIEF = 0.25
-"""A vehicle that stays half as long as usual in a HAT lies so much farther from its pattern: 2 to this power."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +93,13 @@ def made_up(city: MadeUp) -> Days:
     """Draws a city and its days, starting on a Monday, and counts them."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*_CENTRE, 7), city.rings)), np.int64)
-    # at_km: (cells, 2), km to the north and east of the middle. popular: (cells,), weights of visits, lower far out.
+    # at_km: (cells, 2), km to the north and east of the middle, 111.2 a degree. popular: (cells,), weights of visits,
+    # lower far out; about 2.2 km lie between two rings.
     # Speeds differ by eight districts of 4 km, by cell, by how many go there, by hour (with rush hours at 8 and 17),
     # and by parent and part of the day.
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
-    at_km = (lat_lon - lat_lon.mean(axis=0)) * (_KM_PER_DEGREE * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
-    popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * _RING_KM))
+    at_km = (lat_lon - lat_lon.mean(axis=0)) * (111.2 * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
+    popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
     district_km = at_km[rng.integers(0, cells.size, 8)]
     nearness = np.exp(-np.sum((at_km[:, None] - district_km) ** 2, axis=-1) / (2 * 4.0**2))  # (cells, districts)
     cell_kmh = nearness @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
@@ -151,7 +145,7 @@ def _routes(city: MadeUp, rng: Rng, at_km: Float64s) -> list[Int64s]:
 def _with_day_effects(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
     """Adds a day's effects to usual means, (cells, 24)."""
     own_kmh = city.own_day_kmh * np.random.default_rng([city.seed, 8, index]).normal(size=(len(pattern), 1))
-    return np.clip(pattern + own_kmh + (_HOLIDAY_KMH if index == city.holiday else 0), *_USUAL_KMH)
+    return np.clip(pattern + own_kmh + (6.0 if index == city.holiday else 0), *_USUAL_KMH)  # km/h
 
 
 def _with_faults(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
@@ -159,10 +153,10 @@ def _with_faults(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)  # 9: apart from other draws
     if city.unequal or city.standing:
         # A vehicle's habit is the same on every day. Numbers begin at 1; those above `vehicles` stand in the depot.
-        # In a share `city.standing` of its visits a vehicle hardly moves, at less than _STANDING of its speed.
+        # In a share `city.standing` of its visits a vehicle hardly moves, at less than 0.15 of its speed.
         z_scores = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
         rate = np.exp(city.unequal * z_scores - city.unequal**2 / 2)  # of reports, by vehicle, on average 1
-        slowed = np.where(rng.random(rows.total.size) < city.standing, _STANDING * rng.random(rows.total.size), 1.0)
+        slowed = np.where(rng.random(rows.total.size) < city.standing, 0.15 * rng.random(rows.total.size), 1.0)
         reports = np.maximum(rng.poisson(rows.reports * rate[rows.vehicle]), 1)
         total = np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
         rows = rows._replace(reports=reports, total=total)
@@ -235,13 +229,13 @@ def _draw_day(
     vehicle, cell, slot = np.unravel_index(key, (city.vehicles, cells.size, hours.size))
     stay = rng.gamma(2, 0.5, key.size)  # relative to a usual one: of mean 1
     # Standard deviation: faster vehicles differ more, and so do those that stay briefly.
-    sd_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
+    sd_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -0.25
     # Of variance 1: of a vehicle all day (.35^2), and of each visit (.94^2), by a t distribution of variance 1.5.
     noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
-    speed_factor = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
+    speed_factor = np.where(visiting[vehicle], 1.3, 1.0)
     mean_kmh = np.clip(speed_factor * truth[cell, slot] + sd_kmh * noise, 0, UPPER_KMH)
     # Slow vehicles stay longer in a cell, and report more often; not for ever, as all move on: hence 30 km/h more.
-    reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean_kmh + 30))
+    reports = 1 + rng.poisson(city.reporting * 120 * stay / (mean_kmh + 30))
     total = np.rint(reports * mean_kmh / STEP_KMH).astype(np.int64)
     rows = VehicleVisits(vehicle + 1, cell, slot, reports, total)
     depot_vehicles = round(city.depot * city.vehicles)  # beside those that drive

@@ -22,7 +22,6 @@ from hatstream_lab.evaluation.experiment import Report
 HAT_KEYS = ("period", "slot", "cell")
 DELTA = Decimal("1e-6")
 BLOCK_H = 4  # hours of a part of the day
-BINS = 260  # of values, from 0 to upper_kmh
 MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 
 
@@ -179,7 +178,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     if "places" in base:
         tables["places"] = base["places"]
         output.append({"product": "place-standing"})
-    return read_days(pattern, spec_path, dates, report, bins=BINS, **tables)
+    return read_days(pattern, spec_path, dates, report, bins=260, **tables)
 
 
 def around(cells: Iterable[str]) -> list[str]:

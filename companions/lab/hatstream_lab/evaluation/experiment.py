@@ -24,7 +24,6 @@ Label = str | int | None
 Data = TypeVar("Data")
 Setting = TypeVar("Setting")
 Progress = Callable[[int, int], None]  # called with how many runs are done, and how many there are
-WIDEST_LABEL = 32
 
 
 class Mean(NamedTuple):
@@ -122,7 +121,7 @@ class Table:
         """Renders labels and figures for a terminal; `figures` may map names to headings."""
         table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
         for name in labels:
-            table.add_column(name, max_width=WIDEST_LABEL)
+            table.add_column(name, max_width=32)
         for name in figures:
             table.add_column(figures[name] if isinstance(figures, Mapping) else name, justify="right")
         for row in self.rows:

@@ -28,10 +28,6 @@ KINDS = {"mean": ("sr", "laplace", "pm", "sw"), "distribution": ("sr", "pm", "sw
 COLUMNS = {"mean": (*KINDS["mean"], *METHODS), "distribution": (*KINDS["distribution"], "ule")}
 BUCKETS = 256  # of estimated distributions on [-1, 1]
 SCALE = 1_000_000  # errors of means are stated for that many users, whatever number is simulated
-_TOLERANCE = 1e-6  # mass that the last step of smoothing may still move
-_BETA_RMS = math.sqrt(2 / 7)
-"""Root mean square of 2 Beta(2, 5) - 1. Variances of reports are linear in the square of a value, so their mean is the
-variance at it."""
 _REFERENCE_COLUMNS = {"mean": (*KINDS["mean"], "ua", "uwa"), "distribution": COLUMNS["distribution"]}
 
 
@@ -114,7 +110,7 @@ def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[f
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     pairs = zip(reports.services, reports.values[:, None], strict=True)
     by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}  # all of them
-    smooth = {column: smoothed(aggregate(table, BUCKETS), tolerance=_TOLERANCE) for column, table in by_column.items()}
+    smooth = {column: smoothed(aggregate(table, BUCKETS), tolerance=1e-6) for column, table in by_column.items()}
     return {column: (divergence(estimate.shares, truth),) for column, estimate in smooth.items()}
 
 
@@ -147,7 +143,9 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     services = sorted(
         _services("mean", MEANS[row["config"]]), key=lambda service: service.name
     )  # as `Reports` has them
-    value = np.array(_BETA_RMS)  # variances are affine in v^2: at the rms they have their mean over v
+    value = np.array(
+        math.sqrt(2 / 7)
+    )  # rms of 2 Beta(2, 5) - 1: variances are affine in v^2, and have their mean there
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
         return variances[row["column"]]

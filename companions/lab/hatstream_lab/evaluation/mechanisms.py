@@ -18,7 +18,6 @@ from hatstream_lab.evaluation.papers import build
 CLASSES = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8-15": (8, 15), "16-31": (16, 31), "32+": (32, np.inf)}
 """HATs by number of vehicles, from and to, both included."""
 CONSTANT, OF_VEHICLES = "constant (city-wide mean)", "mean-of-vehicles"
-_CAP_COLUMNS = ("composition", "max_cells", "max_samples")
 
 
 class Silent(Noise):
@@ -63,7 +62,8 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     base, spec = tables_of(spec_path), load(spec_path)
     tables = hat_tables(base)
     uncapped = count_days(load(tables), pattern, dates, report=report)
-    cap = {name: value for name, value in base["privacy"].items() if name in _CAP_COLUMNS} if spec.privacy.cap else {}
+    names = ("composition", "max_cells", "max_samples") if spec.privacy.cap else ()
+    cap = {name: value for name, value in base["privacy"].items() if name in names}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
     hats = Days(tables, uncapped).hats  # the truth, without a cap; mechanisms get `totals`, capped
     hat_row = indices_in(hats, capped.select(HAT_KEYS))  # in `hats`, of each (vehicle, HAT), as are the columns below

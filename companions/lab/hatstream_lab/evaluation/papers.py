@@ -185,9 +185,7 @@ REFERENCE: dict[str, dict[str, dict[str, float]]] = {
     for data, table in _TOML_FIGURES.items()
 }  # published mean absolute errors in km/h, by data set, mechanism and epsilon; of 10,000 runs
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
-_SHOWN_EPSILONS = ("0.5", "1", "1.5", "2")  # of a data set that no paper has
 REDRAWN = ("geometric", "extreme")  # sets that are the papers' own whatever the seed
-_MOST_ENTRIES = 400_000  # users of one call to `release`: enough to be fast, little enough for memory
 
 
 class Sources(NamedTuple):
@@ -246,7 +244,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
         Cell(name, label, epsilon, runs)
         for name, data in sets.items()
         for label in contenders(data)
-        for epsilon in EPSILONS.get(name, _SHOWN_EPSILONS)
+        for epsilon in EPSILONS.get(name, ("0.5", "1", "1.5", "2"))  # of a data set that no paper has
     ]
     table = Experiment(sources, cells or all_cells, measure_cell).table(runs=1, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "agrees": agrees})
@@ -270,7 +268,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
     digest = hashlib.sha256(f"{seed}/{data.name}/{cell.mechanism}/{cell.epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     noise = Noise(rng.bytes)
-    chunk = max(1, _MOST_ENTRIES // counts.size)
+    chunk = max(1, 400_000 // counts.size)  # runs of one call to `release`: so many users are fast, and fit the memory
     error_chunks, clamped_chunks = [], []  # absolute errors in km/h, (runs,), of values as drawn and as published
     for start in range(0, cell.runs, chunk):
         number = min(chunk, cell.runs - start)

@@ -155,7 +155,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
 def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
     upper, histograms = float(days.tables["speed"]["upper_kmh"]), days.counted["histograms"].combine_chunks()
-    counts = histograms.flatten().to_numpy().reshape(len(histograms), -1)  # (counted rows, BINS)
+    counts = histograms.flatten().to_numpy().reshape(len(histograms), -1)  # (counted rows, bins)
     feed_percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]  # of one group
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]

@@ -17,11 +17,9 @@ from hatstream_lab.servers.process import LOOPBACK, LocalServer, class_path, com
 
 ANSWER_S = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
-_MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 """For a Java machine that is busy for seconds: its second compiler takes more than it brings."""
-_CONFIGURATION = Path(__file__).with_name("flink-config.yaml")
 
 
 class JobServer(LocalServer):
@@ -45,9 +43,9 @@ class JobServer(LocalServer):
         if self._is_embedded:  # a cluster that runs already keeps its own configuration
             configuration = self._folder / "conf"
             configuration.mkdir(exist_ok=True)
-            rest, folder = self._ports[2], self._folder.as_uri()
-            text = _CONFIGURATION.read_text().format(host=LOOPBACK, rest=rest, slots=self._slots, folder=folder)
-            (configuration / "config.yaml").write_text(text)
+            text = Path(__file__).with_name("flink-config.yaml").read_text()
+            facts = {"host": LOOPBACK, "rest": self._ports[2], "slots": self._slots, "folder": self._folder.as_uri()}
+            (configuration / "config.yaml").write_text(text.format(**facts))
             flags, master = [], ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
         command = [*JAVA, *flags, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
         command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]
@@ -67,7 +65,8 @@ def job_server_jar(path: Path) -> Path:
     """Writes the job server's jar, with our classes."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     # The jar's own classes come before those of the class path, and so replace them.
-    lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
+    main = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+    lines = ("Manifest-Version: 1.0", f"Main-Class: {main}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
     # A manifest's lines have at most 72 bytes; a continuation begins with a space.
     folded = ("\n ".join(line[start : start + 70] for start in range(0, len(line), 70)) for line in lines)
     ours = job_server_classes()

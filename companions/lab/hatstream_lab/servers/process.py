@@ -124,11 +124,7 @@ def is_open(port: int) -> bool:
 # --- class paths, fetched by Maven and cached -------------------------------------------------------------------------
 
 
-CACHE_VARIABLE = "HATSTREAM_CACHE"
-CACHE = Path(".cache")
 JAVA = 17
-
-_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 
 
 class MissingTool(Exception):
@@ -137,7 +133,7 @@ class MissingTool(Exception):
 
 def cache_folder() -> Path:
     """Returns the cache folder: $HATSTREAM_CACHE, or .cache."""
-    return Path(os.environ.get(CACHE_VARIABLE) or CACHE).absolute()
+    return Path(os.environ.get("HATSTREAM_CACHE") or ".cache").absolute()
 
 
 def missing_tools() -> list[str]:
@@ -176,7 +172,8 @@ def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
     sums: expected SHA-256 of each jar, a line each. Raises RuntimeError.
     """
     unchecked = cache.with_suffix(".part")
-    command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
+    command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}"]
+    command += ["org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"]
     command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={unchecked}"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

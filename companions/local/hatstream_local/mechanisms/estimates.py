@@ -19,8 +19,6 @@ METHODS: tuple[Method, ...] = get_args(Method)
 GRID = 100
 """Values of UWA's prior, equally likely: the middles of so many buckets, as in the code of the method's authors."""
 _USERS_AT_ONCE = 1 << 12  # users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache
-_THREADS = 2
-_FEW_USERS = 30  # below that many users the spread among them is no measure of the noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
     ends = np.array([0.0, 1.0])  # variances are affine in v^2: largest at either end of its range
     variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
     noise = float((squares.T @ variances).mean(axis=0).max())  # (users, ends): mean of users, worse end
-    spread = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_USERS else math.inf
+    spread = float(np.var(estimates[answers], ddof=1)) if users >= 30 else math.inf
     return FusedMean(float(estimates[answers].mean()), math.sqrt(min(noise, spread) / users), users)
 
 
@@ -132,7 +130,7 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
     if len(starts) == 1:  # threads take longer to start than a few users
         return estimate(start=0)
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(estimate, starts))
     return np.concatenate(parts) if parts else np.zeros(0)
 

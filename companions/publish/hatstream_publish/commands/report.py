@@ -10,8 +10,6 @@ import click
 from hatstream.api import UsageError, option
 from hatstream_publish.commands.answer import answer, loaded
 
-HABIT_DAYS = (1, 5, 7, 30)  # numbers of equal days of which the report shows a vehicle's spending
-
 _HELP = """Write promise, spending, quality and missing slots into one HTML page that needs no network.
 
 \b
@@ -44,7 +42,8 @@ def report(
         check_origin(rows, spec.name, spec.spec_id)
     # Hours without a trip by the timetable are no gaps in quality.
     tables = {name: with_trips(rows, spec) if name == HATS else rows for name, rows in tables.items()}
-    account = AccountReport.read(spec, location, (start, end) if start and end else None, days=HABIT_DAYS)
+    habits = (1, 5, 7, 30)  # numbers of equal days of which the report shows a vehicle's spending
+    account = AccountReport.read(spec, location, (start, end) if start and end else None, days=habits)
     draw_report(account, tables, output)
     size = output.stat().st_size
     answer(as_json, {"output": str(output), "bytes": size}, f"{output} ({size / 1e3:,.0f} kB)")

@@ -36,8 +36,6 @@ from hatstream_publish.pages.rows import (
 )
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 
-MAP_SLOTS = 168  # newest slots of a map that follows
-POLL_S = 30.0  # a map that follows asks so often for the pointer, the file LATEST
 TRIPS = "trips.csv"  # copy of the specification's `slot.trips`
 MEDIA = {
     "csv": "text/csv",
@@ -262,10 +260,10 @@ class Site:
         if not self.follows:
             shown_rows = rows if self.info.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
             return {"map.html": map_page(texts, data=packed(shown_rows, places, ground))}
-        newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
+        newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-168:]  # a week
         data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
         name = f"{MAPS}/{hashlib.sha256(data).hexdigest()[:16]}.bin"  # the file LATEST names the newest
-        return {name: data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
+        return {name: data, "map.html": map_page(texts, source=LATEST, follow_s=30)}
 
 
 def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:

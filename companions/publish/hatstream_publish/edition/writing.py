@@ -14,7 +14,6 @@ from hatstream.api import InputError, UsageError, write_whole
 PACKAGE, SUMS, LATEST = "datapackage.json", "SHA256SUMS", "latest.json"
 MAPS = "map"  # folder of the map's data; files are named by a digest of their content
 _STAGING_FOLDER = ".staging"
-_MOST_MAPS = 3  # newest files of the map's data that stay: open pages may still ask for the former ones
 SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.backup")
 """What must not lie where the public reads."""
 
@@ -56,7 +55,7 @@ class FolderUpdate:
             if not name.startswith((f"{MAPS}/", "/")) and ".." not in Path(name).parts:
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in maps[_MOST_MAPS:]:
+        for path in maps[3:]:  # open pages may still ask for the former ones
             path.unlink(missing_ok=True)
 
 

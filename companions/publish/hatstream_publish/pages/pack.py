@@ -33,8 +33,6 @@ DEGREE = 1e5  # positions are whole parts of a degree: about a metre
 _NONE, _NO_CODE = 65_535, 255  # where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing
 _SEPARATOR = "\x1f"  # between texts; no column holds it
 USUAL_KMH = 0.1  # what usual values are whole multiples of
-_BOUND_COLUMNS = ("lower95", "upper95")
-NAMED_AT_FIRST = 5
 
 
 class _Grid(NamedTuple):
@@ -72,7 +70,7 @@ def packed(
     # Each layer adds its arrays to `arrays`, and origins of its rows to `codes`.
     layers = [_packed_layer(rows, grid, number, layer, codes, arrays) for number, layer in enumerate(_layers(rows))]
     departures = [place.departures for place in of_grid]  # the map names the busiest places at first
-    order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
+    order = np.argsort(-np.array(departures), kind="stable")[:5]
     head = {
         **_standing_head(rows, grid),  # "standing": whether values are cumulative; "days": over how many, by slot
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
@@ -196,7 +194,7 @@ _Layer = tuple[str, tuple[str, ...], Any]  # title; columns of a value and its b
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
     """Yields each statistic and further column with intervals: title, columns, rows' mask."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
-        yield statistic, ("value", *_BOUND_COLUMNS), pc.equal(rows["statistic"], statistic)
+        yield statistic, ("value", "lower95", "upper95"), pc.equal(rows["statistic"], statistic)
     for name in (bound.removesuffix("_lower95") for bound in rows.column_names if bound.endswith("_lower95")):
         if name not in ("parent", "traffic"):  # these have no layer of their own
             yield name, (name, f"{name}_lower95", f"{name}_upper95"), pc.is_valid(rows[name])

@@ -23,12 +23,10 @@ LINE, AREA = "line", "area"
 AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", "bay", "sea"), "water") | dict.fromkeys(
     ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"
 )  # kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them
-_KIND_BY_GEOMETRY = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
-_CELL_LETTERS = 18  # h3 fails on far longer ones
 _MOST_BYTES = 256 << 20
 _MOST_PARTS = 65_535  # of a shape, as a page counts them
-_DEPTH_BY_GEOMETRY = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
-"""How many lists lie around a list of positions."""
+_GEOMETRIES = {"LineString": (LINE, 0), "MultiLineString": (LINE, 1), "Polygon": (AREA, 1), "MultiPolygon": (AREA, 2)}
+"""How each is drawn, and how many lists lie around its lists of positions."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class NamedPlaces:
         place = self.named.get(place_id, Place(place_id))
         if place.shape is not None:
             return place
-        if len(place_id) > _CELL_LETTERS or not h3.is_valid_cell(place_id):
+        if len(place_id) > 18 or not h3.is_valid_cell(place_id):  # h3 fails on far longer ones
             raise InputError(
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name the specification (--spec), if its "
                 "[places] have a file, or a file of places (--places)"
@@ -155,17 +153,18 @@ def _features(path: Path) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str,
 def _shape(feature: str, geometry: Any) -> DrawnShape:
     """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
-    if kind not in _KIND_BY_GEOMETRY:
-        raise InputError(f"{feature}: its shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; it is {kind[:20]!r}")
+    if kind not in _GEOMETRIES:
+        raise InputError(f"{feature}: its shape must be one of {', '.join(_GEOMETRIES)}; it is {kind[:20]!r}")
+    drawn, depth = _GEOMETRIES[kind]
     try:
-        rings = _flat(geometry["coordinates"], _DEPTH_BY_GEOMETRY[kind])
+        rings = _flat(geometry["coordinates"], depth)
     except (KeyError, TypeError, ValueError, IndexError):
         raise InputError(f"{feature}: its {kind} has coordinates that are no positions in degrees") from None
     if len(rings) > _MOST_PARTS:
         raise InputError(f"{feature}: its {kind} has more than {_MOST_PARTS:,} parts")
     if not rings or any(len(ring) < 2 for ring in rings):
         raise InputError(f"{feature}: its {kind} needs at least two positions")
-    return DrawnShape(_KIND_BY_GEOMETRY[kind], rings, geometry)
+    return DrawnShape(drawn, rings, geometry)
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
