@@ -8,11 +8,11 @@ signed.
 
 import hashlib
 import hmac
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,7 +38,7 @@ ENTRY = sa.Table(
     # NULLs differ from one another, so this binds releases only: the first writer wins.
     sa.Column("release_id", sa.Text, unique=True),
 )
-_ENTRIES_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
+ENTRIES_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
 _ACCOUNT_KINDS = ("account", "signed")
 HEAD_IS_SIGNED = {"head": "signed"}  # in an entry's body: the head file that fits the chain from there on is signed
 
@@ -136,15 +136,9 @@ def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> N
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
     """Yields all entries in chain order, without holding them all."""
-    with db.execution_options(yield_per=_ENTRIES_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
+    with db.execution_options(yield_per=ENTRIES_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)
-
-
-def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) -> None:
-    """Inserts the entries of a copy as they are, hashes too."""
-    while batch := list(islice(entries_of_copy, _ENTRIES_AT_ONCE)):
-        db.execute(ENTRY.insert(), batch)
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from transforms.ledger import chain, databases, spending
 from transforms.ledger.chain import ENTRY, METADATA, UNKNOWN_TO_HEAD, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
+from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
 from transforms.recorded import units as unit_kinds
 from transforms.recorded.units import LIVE_COLUMN, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, column_of, decode
@@ -74,7 +75,8 @@ class Ledger:
         with self._transaction() as db:  # not retried: the iterator can be read once
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")
-            chain.put_back(db, entries)
+            while batch := list(islice(entries, chain.ENTRIES_AT_ONCE)):
+                db.execute(ENTRY.insert(), batch)
             return chain.walk(db, self.signature)
 
     def open_account(self, account: Account) -> str:
@@ -179,7 +181,16 @@ class Ledger:
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
         """Records a run's stop at a period; True when first."""
-        return self._write(account, lambda db: stopped_by(db, self.signature, account, spec_id, period, run))
+        of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+
+        def write(db: sa.Connection) -> bool:
+            entries = chain.checked(db, self.signature, ENTRY.c.kind == "stopped", *of_period)
+            if not entries:
+                entry = {"kind": "stopped", "account": account, "spec_id": spec_id, "period": period}
+                chain.append(db, self.signature, entry | {"body": json_of(run)})
+            return not entries or bool(msgspec.json.decode(entries[0]["body"]) == run)
+
+        return self._write(account, write)
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """Reads a period's newest note: facts by name, such as a vehicle's spending."""

@@ -65,8 +65,7 @@ def record_missing(
     new += [
         {"kind": "release", "account": account, **_columns_of(unit), "epsilon": str(unit.debit)}
         | {"body": encode(unit).decode(), "release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
-        for unit in units
-        if unit.key not in recorded
+        for unit in missing
     ]
     new += _changes(db, account, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
@@ -131,18 +130,6 @@ def recorded_units(
     if slots is not None:
         criteria.append(ENTRY.c.slot_s.between(*slots))
     return {unit.key: unit for unit in (decode(entry["body"]) for entry in chain.checked(db, signature, *criteria))}
-
-
-def stopped_by(
-    db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
-) -> bool:
-    """Records that a period stopped; returns whether this run was the first to stop."""
-    of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    entries = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
-    if not entries:
-        entry = {"kind": "stopped", "account": account, "spec_id": spec_id, "period": period, "body": json_of(run)}
-        chain.append(db, signature, entry)
-    return not entries or msgspec.json.decode(entries[0]["body"]) == run
 
 
 def json_of(value: Any) -> str:

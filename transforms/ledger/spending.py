@@ -57,7 +57,7 @@ def find_account(db: sa.Connection, name: str) -> Account | None:
         return None
     account = msgspec.json.decode(body, type=Account)
     # An entry `limit` has the lowered limit, as text, in the column `epsilon`.
-    lowered = [limit_of(chain.text_of(row.epsilon)) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
+    lowered = [limit_of(text_of(row.epsilon)) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
     return replace(account, limit=str(reduce(_lower, lowered, limit_of(account.limit))))
 
 
@@ -235,15 +235,16 @@ def _debits_of(
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
-    """Lists specifications' spending, oldest period first; a stage's unit spans its period's slots."""
+    """Lists specifications' spending, oldest period first."""
     specs = {
         spec_id: msgspec.json.decode(body, type=_Spec)
         for spec_id, body in db.execute(
             sa.select(ENTRY.c.spec_id, ENTRY.c.body).where(ENTRY.c.kind == "spec", ENTRY.c.account == account)
         )
     }
+    times_and_newest = sa.func.min(ENTRY.c.at), sa.func.max(ENTRY.c.at), sa.func.max(ENTRY.c.seq)
     query = (
-        sa.select(ENTRY.c.period, ENTRY.c.spec_id, sa.func.min(ENTRY.c.at), sa.func.max(ENTRY.c.at))
+        sa.select(ENTRY.c.period, ENTRY.c.spec_id, *times_and_newest)
         .where(ENTRY.c.kind == "release", ENTRY.c.account == account)
         .group_by(ENTRY.c.period, ENTRY.c.spec_id)
         .order_by(ENTRY.c.period, sa.func.min(ENTRY.c.seq))
@@ -251,10 +252,16 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     if period is not None:
         query = query.where(ENTRY.c.period == period)
     spent = []
-    for of_period, spec_id, first_at, last_at in db.execute(query).all():
+    for of_period, spec_id, first_at, last_at, newest in db.execute(query).all():
         by_slot = debits_by_slot(_debits_of(db, account, [of_period], ENTRY.c.spec_id == spec_id)[of_period])
         total, spec = sum(by_slot.values(), Accountant()), specs[spec_id]
-        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))  # one debit may pay for many
+        unit = db.execute(sa.select(ENTRY.c.body).where(ENTRY.c.seq == newest)).scalar_one()
+        try:  # one debit may pay for many slots: a stage's unit spans those of its period
+            span: Any = msgspec.json.decode(unit, type=_SlotSpan)
+            minutes: int = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes  # type: ignore[attr-defined]
+            slots = max(len(by_slot), round((span.slot_end - span.slot_start).total_seconds() / 60 / minutes))
+        except msgspec.MsgspecError:  # of what cannot be read
+            slots = len(by_slot)
         spent.append(Spent(of_period, spec_id, spec.name, slots, len(by_slot), total, first_at, last_at))
     return spent
 
@@ -266,24 +273,9 @@ class _Spec(msgspec.Struct):
     spec: str
 
 
-# Of a specification's text and of a unit: what `_slots_of_newest` reads.
+# Of a specification's text and of a unit: what gives the number of slots.
 _SpecText = msgspec.defstruct("_SpecText", [("slot", msgspec.defstruct("_SlotMinutes", [("minutes", int)]))])
 _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end", datetime)])
-
-
-def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the slots from the newest unit's start to its end; 0 if unreadable."""
-    query = sa.select(ENTRY.c.body).where(
-        ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
-    )
-    try:
-        newest = db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one()
-        span: Any = msgspec.json.decode(newest, type=_SlotSpan)
-        minutes: int = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes  # type: ignore[attr-defined]
-    except msgspec.MsgspecError:
-        return 0
-    span_s: float = (span.slot_end - span.slot_start).total_seconds()
-    return round(span_s / 60 / minutes)
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
