@@ -209,6 +209,11 @@ def quantiles(
 ) -> Quantiles:
     """Reads speed quantiles and intervals off tilted class distributions.
 
+    A distribution function reaches a target where its upper and lower bounds reach it at lower and at higher speeds.
+    Where in its class a speed lies is unknown too, with the deviation of a uniform law: squares of both errors add up.
+    A value of standing is 0 km/h, and an upper bound in that class is its end; a value in the open last class has the
+    speed bound as its upper one.
+
     shares: (cells, times, classes). targets: shares of reports, such as .85. mean_variances: of the means that shares
     were tilted to, visits: numbers of independent visits behind reports, (cells, times) each.
     """
@@ -218,20 +223,9 @@ def quantiles(
     # Bounds of a distribution function rise like the function itself.
     highest = np.maximum.accumulate(highest, axis=-1)
     lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
-    of_targets = [_crossings(posterior.edges, cdf, (highest, lowest), target) for target in targets]
-    return Quantiles(*(np.stack(column) for column in zip(*of_targets, strict=True)))
-
-
-def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], target: float) -> Quantiles:
-    """Finds speeds at which distribution functions reach the target, with intervals.
-
-    edges: (classes + 1,). cdf: share below each edge, (.., classes + 1). band: its upper and lower bounds, which reach
-    the target at lower and at higher speeds. Where in its class a speed lies is unknown too, with the deviation of a
-    uniform law: squares of both errors add up. A value of standing is 0 km/h, and an upper bound in that class is its
-    end; a value in the open last class has the speed bound as its upper one.
-    """
+    edges, target = posterior.edges, np.array(targets)[:, None, None]  # from here on arrays are (targets, cells, times)
     crossing, index = _inverse(edges, cdf, target)  # speeds, and the classes that they lie in
-    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
+    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in (highest, lowest))
     value, class_error_kmh = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), class_error_kmh[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), class_error_kmh[upper_index]), edges[-1])
@@ -335,9 +329,10 @@ def _variances(
     return np.asarray(of_shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
 
 
-def _inverse(edges: Float64s, cdf: Float64s, target: float) -> tuple[Float64s, Int64s]:
-    """Interpolates where `cdf`, (.., edges), reaches the target: speeds, km/h, and their classes."""
-    index = np.sum(cdf[..., 1:-1] < target, axis=-1)  # of the class: inner edges that are below the target
+def _inverse(edges: Float64s, cdf: Float64s, target: Float64s | float) -> tuple[Float64s, Int64s]:
+    """Interpolates where `cdf`, (.., edges), reaches targets: speeds, km/h, and their classes."""
+    index = np.sum(cdf[..., 1:-1] < np.asarray(target)[..., None], axis=-1)  # of the class, by inner edges below
+    cdf = np.broadcast_to(cdf, (*index.shape, edges.size))
     start, end = (np.take_along_axis(cdf, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     fraction = np.clip((target - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)  # never divided by 0
     return edges[index] + fraction * (edges[index + 1] - edges[index]), index
