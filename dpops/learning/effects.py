@@ -1,4 +1,9 @@
-"""Blocks of effects that make up a latent field."""
+"""Blocks of effects that make up a latent field.
+
+A HAT's value is a sum of effects: of each block the one at the keys of its cell and of its slot, times the block's
+regressor if it has one. Local effects have sparse columns, border ones, which touch most cells, dense columns. A row
+sums HATs of a group by weight. `hats` are numbers of a day's HATs, (cells, slots).
+"""
 
 import math
 from collections.abc import Mapping, Sequence

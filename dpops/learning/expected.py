@@ -1,4 +1,8 @@
-"""Expected errors of days and of maps of places, from public facts."""
+"""Expected errors of days and of maps of places, from public facts.
+
+A stage has a `share` of a vehicle-day's budget, a level one of its stage's; `alpha` is the part of speeds, weights have
+the rest. A HAT's mean is a sum of the components of `dpops.levels.strategy`, and a residual of its vehicles.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

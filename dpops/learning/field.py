@@ -1,4 +1,8 @@
-"""Posterior of HATs, their intervals, and published numbers."""
+"""Posterior of HATs, their intervals, and published numbers.
+
+Vehicles in a HAT are uncertain: equally likely numbers of them, NODES on arrays' last axis (..), stand for their law.
+The mean of those that were there deviates from the field, the less the more they are; "traffic" is that of very many.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Fits of weights and speeds, and updates by day."""
+"""Fits of weights and speeds, and updates by day.
+
+Sums of weights tell weights, hence in sums of speeds the speeds; given speeds, sums of speeds tell weights too. A first
+fit is rough, without the latter. `hats` are numbers of a day's HATs, (cells, slots).
+"""
 
 import math
 from collections.abc import Sequence

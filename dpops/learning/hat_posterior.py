@@ -1,4 +1,8 @@
-"""Posterior of a day's HATs and groups of HATs, past, coming or live."""
+"""Posterior of a day's HATs and groups of HATs, past, coming or live.
+
+Fields describe HATs by effects; releases of single HATs pull estimates from the field to the vehicles that were there.
+A group's mean is that of its HATs by weight. `share` is a HAT's part of the weight of its day or group.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

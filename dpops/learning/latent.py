@@ -1,4 +1,9 @@
-"""Fields of log weights and of speeds, fitted to noisy sums by group."""
+"""Fields of log weights and of speeds, fitted to noisy sums by group.
+
+Weights are in typical vehicle-days: a day's log total weight is the log number of its vehicles plus "retention", the
+log of what clipping leaves, plus an error. Sums of speeds are of weights times (speed - centre); the error of the day's
+log weight that they show is its "doubt". `hats` are numbers of a day's HATs, (cells, slots).
+"""
 
 import math
 from collections.abc import Sequence

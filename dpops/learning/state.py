@@ -1,4 +1,7 @@
-"""State of learning: public fleet facts, and blocks of effects."""
+"""State of learning: public fleet facts, and blocks of effects.
+
+Recent days are kept as released; older ones are folded into mean days, one for each kind of hours.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Default stages of a day, from public facts alone."""
+"""Default stages of a day, from public facts alone.
+
+A vehicle-day weighs its reports to a power over their norm, or over the least norm where that is larger, so that short
+days weigh less. The bound clips the norm of its weighted speeds, and its weights by the same factor.
+"""
 
 import math
 from dataclasses import dataclass, field, replace
