@@ -21,7 +21,7 @@ from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe.parse import OUTSIDE_REGION, Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.records import Observations, SlotEstimates, SlotShard
-from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
+from transforms.releases.base import DrawnUnit, History, MustStop, ReleaseKind, Tallies, release_group
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
@@ -100,9 +100,10 @@ def released(
     groups: Iterable[tuple[SlotShard, Tallies]], release: ReleaseKind, account: LedgerAccount, count: Count
 ) -> Iterator[SlotEstimates]:
     """Draws, records and estimates groups until one stops."""
+    record = partial(record_units, account=account, count=count)
     for group, tallies in groups:
-        estimates = release_group(release, group, tallies, account, partial(record_units, account=account, count=count))
-        if isinstance(estimates, Stopped):
-            count(counters.STOPPED + estimates.period, 1)
+        try:
+            yield from release_group(release, group, tallies, account, record)
+        except MustStop as stop:
+            count(f"{counters.STOPPED}{stop}", 1)
             return
-        yield from estimates

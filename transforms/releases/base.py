@@ -21,14 +21,8 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 """Records units in one transaction and says what the ledger returned; nothing where it refused them."""
 
 
-class Stopped(NamedTuple):
-    """A run's early stop, as its input seems wrong."""
-
-    period: str
-
-
 class MustStop(Exception):
-    """Raised by a draw that stops the run."""
+    """Raised by a draw that stops the run, as its input seems wrong; its text is the period."""
 
 
 class DrawnUnit(NamedTuple):
@@ -143,16 +137,13 @@ class ReleaseKind(Protocol):
 
 def release_group(
     release: ReleaseKind, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
-) -> Iterator[SlotEstimates] | Stopped:
-    """Draws, records and estimates a group, unless over limit or stopped."""
+) -> Iterator[SlotEstimates]:
+    """Draws, records and estimates a group, unless over limit. Raises MustStop."""
     recorded: list[RecordedSlot] = []
-    try:
-        # Of a period stage by stage, as a later one rests on those recorded; none is left at the end.
-        while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):
-            slots = record([unit for unit, _ in drawn])
-            if not slots:  # the ledger refused them: nothing may be published
-                return iter(())
-            recorded += slots
-    except MustStop as stop:
-        return Stopped(*stop.args)  # the period
+    # Of a period stage by stage, as a later one rests on those recorded; none is left at the end.
+    while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):
+        slots = record([unit for unit, _ in drawn])
+        if not slots:  # the ledger refused them: nothing may be published
+            return iter(())
+        recorded += slots
     return release.estimates(recorded[-1], History(account)) if recorded else iter(())

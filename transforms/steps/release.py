@@ -22,7 +22,7 @@ from transforms.ledger.recording import LedgerAccount, decoded, record_units
 from transforms.recorded.units import Transaction, Unit, encode
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
-from transforms.releases.base import History, ReleaseKind, Stopped, release_group
+from transforms.releases.base import History, MustStop, ReleaseKind, release_group
 from transforms.steps.metrics import Demanded, Parting, Store, count, passed
 from transforms.steps.observe import windows
 
@@ -162,12 +162,6 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
         return of_type(slots | self.name >> estimate, SlotEstimates)
 
 
-STOPPED_HERE = (
-    "period {}: far fewer vehicles than the specification declares, as far as their noisy number says. Nothing else of "
-    "it is released; the next run that is not unattended releases it, whatever its input holds"
-)
-
-
 @dataclass
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
     """Tallies and heartbeats, rekeyed to their period's window.
@@ -217,13 +211,16 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return
         table = wire.unpack_tally(filter(None, tallies), self.release.columns)  # heartbeats are empty bytes
-        estimates = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
-        if not isinstance(estimates, Stopped):
-            yield from estimates
-        elif self.in_stream:
-            count(counters.STOPPED + estimates.period, 1)
-        else:
-            raise StepError(STOPPED_HERE.format(estimates.period))
+        try:
+            yield from release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
+        except MustStop as stop:
+            if not self.in_stream:
+                raise StepError(
+                    f"period {stop}: far fewer vehicles than the specification declares, as far as their noisy number "
+                    "says. Nothing else of it is released; the next run that is not unattended releases it, whatever "
+                    "its input holds"
+                ) from None
+            count(f"{counters.STOPPED}{stop}", 1)
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[records.RecordedSlot]:
         """Records units. Raises StepError where the account refuses them, but for a stream."""
