@@ -24,6 +24,7 @@ from transforms.places.ground import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
 from transforms.releases import SlotFacts
+from transforms.releases.base import DrawnUnit
 from transforms.value import Value
 from transforms.wire import Exposure, Tally
 
@@ -84,7 +85,7 @@ class Policy:
 
 def draw_releases(
     groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
-) -> list[tuple[HatUnit, Exposure]]:
+) -> list[DrawnUnit]:
     """Plans and releases slots' HATs, those of equal epsilon as vectors.
 
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
@@ -128,7 +129,7 @@ def _units_of(
     drawn: Sequence["SlotDrawn"],
     slots: Mapping[int, SlotFacts],
     policy: Policy,
-) -> Iterator[tuple[HatUnit, Exposure]]:
+) -> Iterator[DrawnUnit]:
     """Creates a plan's units, checking that debits cover claims and spending."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
@@ -156,7 +157,7 @@ def _units_of(
         units.append(unit)
     claimed = [claims_of(unit) for unit in units]
     check_claims(claimed, most_claimed(claimed, rows, policy.region))
-    return zip(units, exposures, strict=True)
+    return map(DrawnUnit, units, exposures)
 
 
 def divide(rows: Tally, plan_count: int, allocation: Allocation) -> tuple[Tally, PlanShare]:

@@ -72,7 +72,7 @@ class HatRelease(Policy):
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
-        return [DrawnUnit(*unit) for unit in units]
+        return units
 
     def estimates(self, recorded: RecordedSlot, _history: History) -> Iterator[SlotEstimates]:
         """Yields the estimates of a recorded slot."""
