@@ -22,7 +22,7 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 
 
 class MustStop(Exception):
-    """Raised by a draw that stops the run, as its input seems wrong; its text is the period."""
+    """Raised by a draw that stops the run; its text is the period."""
 
 
 class DrawnUnit(NamedTuple):

@@ -188,16 +188,16 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
     """Sums vehicles' vectors; no vehicle lies in two tallies."""
     pieces, region = policy.places, np.array(policy.region, np.int64)
 
-    def rows(tally: Tally) -> Rows:
-        """Sums a tally by vehicle and the stage's cells or places, slots or classes."""
+    def sums_of(tally: Tally) -> Sums:
+        """Sums a tally's vectors over the stage's cells or places, slots or classes."""
         if pieces is None:
             cell = np.searchsorted(region, tally.cell)
         else:
             cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]  # `tally.cell` is a piece then
-        return rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
+        rows = rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
+        return sum_up(rows, stage)
 
-    stage_sums = (sum_up(rows(tally), stage) for tally in tallies)
-    return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), stage_sums)
+    return reduce(lambda first, second: Sums(*map(np.add, first, second)), map(sums_of, tallies))
 
 
 def draw_stage(
