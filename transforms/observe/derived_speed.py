@@ -54,8 +54,8 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
     is_near, is_first = follows(positions, limits.max_gap_s), changes(positions.vehicle)  # near: after a short gap
     rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
-    gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
-    kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us[rows] * _KMH_PER_M_US
+    gap_us = positions.event_us[rows] - positions.event_us[rows - 1]
+    kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us * _KMH_PER_M_US
     slow = kmh <= float(limits.max_kmh)  # faster is a wrong position; up to it, speeds above the grid count as its end
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
     refused = {FIRST: int(is_first.sum()), GAP: int((~is_first & ~is_near).sum()), TOO_FAST: int((~slow).sum())}

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.levels.stages import PublicHats
 from dpops.types import Int64s
-from transforms.places.hexagons import cell_text
 
 if TYPE_CHECKING:
     from dpops.learning import Design
@@ -223,7 +221,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
 
 def _checked_coarser(region: Sequence[int], resolution: int) -> int:
     """Returns the region's resolution. Raises ValueError if not coarser."""
-    coarse: int = h3.get_resolution(cell_text(region[0]))
+    coarse: int = h3_int.get_resolution(region[0])
     if not coarse < resolution <= 15:
         raise ValueError(f"places need cells finer than the region's resolution {coarse}; they have {resolution}")
     return coarse
@@ -246,7 +244,7 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     if isinstance(region, Keys):  # whose only grandparent is the city
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))  # numbers by cell
-    are_small = h3.get_resolution(cell_text(region[0])) >= SMALL  # all cells have one resolution
+    are_small = h3_int.get_resolution(region[0]) >= SMALL  # all cells have one resolution
     return PublicHats(parents=parents, grandparents=grandparents, hours=_clock_hours(hours), are_small=are_small)
 
 
@@ -271,7 +269,7 @@ def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
 
 def _coarser(region: Sequence[int], above: int) -> Int64s:
     """Computes each cell's ancestor so many resolutions above, if there are as many."""
-    return ancestors(np.array(region, np.int64), max(h3.get_resolution(cell_text(region[0])) - above, 0))
+    return ancestors(np.array(region, np.int64), max(h3_int.get_resolution(region[0]) - above, 0))
 
 
 def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[str]:
@@ -294,11 +292,11 @@ def design_of(region: Sequence[int]) -> "Design":
 
     if isinstance(region, Keys):  # names, such as of lines, which have no neighbours
         return Design(parents=np.array(region.parents), neighbours=np.zeros((0, 2), np.int64))
-    position_of = {cell_text(cell): position for position, cell in enumerate(region)}
+    position_of = {cell: position for position, cell in enumerate(region)}
     pairs = [
         (position, position_of[neighbour])
         for cell, position in position_of.items()
-        for neighbour in h3.grid_disk(cell, 1)
+        for neighbour in h3_int.grid_disk(cell, 1)
         if position < position_of.get(neighbour, -1)  # each pair once; -1: outside of the region
     ]
     hats = hats_of(region, hours=[0])  # only facts of cells are taken: any hour does

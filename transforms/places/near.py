@@ -113,7 +113,7 @@ def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tupl
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
 
-def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
+def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: NDArray[np.bool_]) -> None:
     """Sets target[entry], in place, to the first fitting value of each entry; entries ascend."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
@@ -237,15 +237,8 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     is_line = shapes.reach_m[first] > 0
     lines = first[is_line]  # outlined wider than their reach: with few corners an outline would cut off cells within
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
-    polygons, outline_of_polygon = shapely.get_parts(outline, return_index=True)
-    metres, polygon_of = shapely.get_coordinates(polygons, return_index=True)
-    degrees = shapely.set_coordinates(polygons, metres / shapes.scale[first][outline_of_polygon[polygon_of]])
-    cells_of_parts = [np.array(h3_int.geo_to_cells(polygon, FINE_RES), np.int64) for polygon in degrees]
-    ends = np.append(0, np.cumsum([cells.size for cells in cells_of_parts]))
-    first_cell = ends[np.searchsorted(outline_of_polygon, np.arange(first.size + 1))]  # in `cells`, by outline
-    outline_number = np.cumsum(is_first) - 1  # each row's, an index of `first`
-    cells = np.concatenate(cells_of_parts)
-    return (
-        np.concatenate([cells[first_cell[number] : first_cell[number + 1]] for number in outline_number.tolist()]),
-        np.repeat(np.arange(twin.size), np.diff(first_cell)[outline_number]),
-    )
+    metres, outline_of_position = shapely.get_coordinates(outline, return_index=True)
+    degrees = shapely.set_coordinates(outline, metres / shapes.scale[first][outline_of_position])
+    cells_of_outline = [np.array(h3_int.geo_to_cells(shape, FINE_RES), np.int64) for shape in degrees]
+    cells_of_row = [cells_of_outline[number] for number in (np.cumsum(is_first) - 1).tolist()]
+    return np.concatenate(cells_of_row), np.repeat(np.arange(twin.size), [cells.size for cells in cells_of_row])

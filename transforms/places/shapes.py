@@ -6,11 +6,12 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import h3
+import h3.api.basic_int as h3_int
 import numpy as np
 
 from transforms.places import near
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
-from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_comparisons, room_of
+from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, check_comparisons, room_of
 
 if TYPE_CHECKING:
     import shapely
@@ -81,7 +82,7 @@ def _read_places(
     fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
     check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
-    coarse_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell
+    coarse_cell = ancestors(fine_cells.cell, h3_int.get_resolution(region[0]))  # of each fine cell
     region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below
     # A pair of region cell and place comes twice where the heading decides for some of its fine cells: both counts add.
     cell, place, count = near.cells_by_place(fine_cells, region_index)
