@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from shutil import copy
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -194,16 +195,12 @@ def test_a_head_of_an_older_version_is_taken_once_and_replaced(tmp_path):
 def test_a_kill_between_head_and_ledger_is_no_obstacle_when_an_old_head_is_signed(tmp_path, monkeypatch):
     world = World(tmp_path, is_of_older_version=True)
     for place in ("transforms.ledger.ledger.record_missing", "transforms.ledger.head.Head.advance"):
-        monkeypatch.setattr(place, _killed)
+        monkeypatch.setattr(place, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             record(world.ledger, unit())
         monkeypatch.undo()
     assert record(world.ledger, unit(integer=SECOND)).new == 0
     world.ledger.verify()
-
-
-def _killed(*_):
-    raise KeyboardInterrupt
 
 
 def test_a_head_of_another_account_s_key_is_named_as_one(tmp_path):

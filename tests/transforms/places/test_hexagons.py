@@ -26,7 +26,8 @@ def around(place, resolution, rng, cells=3.0, rows=4_000):
 
 def edge_points(rng, number):
     """Places on the edges of the icosahedron: between its vertices, which are where the pentagons are."""
-    vectors = np.array([_vector(*place) for place in PENTAGONS])
+    lat, lon = np.radians(PENTAGONS).T
+    vectors = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
     near = [(i, j) for i in range(12) for j in range(i) if vectors[i] @ vectors[j] > 0.4]
     points = []
     for i, j in (near[k] for k in rng.integers(0, len(near), number)):
@@ -34,11 +35,6 @@ def edge_points(rng, number):
         x, y, z = vectors[i] * share + vectors[j] * (1 - share)
         points.append((np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))))
     return points
-
-
-def _vector(lat, lon):
-    lat, lon = np.radians([lat, lon])
-    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
 
 
 @pytest.fixture(autouse=True)
@@ -71,14 +67,15 @@ def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
 
 def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
     """The test above can fail: squares of the size of cells, judged by one corner alone."""
+
+    def cells_of_corners(table, squares):
+        lat, lon = ((part << table.bits) - hexagons._SHIFT_E7 for part in (squares >> 32, squares & 0xFFFFFFFF))
+        return cells_by_h3(lat, lon, 7)
+
     monkeypatch.setattr(hexagons, "SQUARES_AN_EDGE", (1, 12, 48))
-    monkeypatch.setattr(hexagons, "_cell_around", lambda size, key: cells_by_h3(*_corner(size, key), 7))
+    monkeypatch.setattr(hexagons, "_cell_around", cells_of_corners)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(3))
     assert not np.array_equal(cells_at(lat, lon, 7), cells_by_h3(lat, lon, 7))
-
-
-def _corner(size, key):
-    return tuple((part << size.bits) - hexagons._SHIFT_E7 for part in (key >> 32, key & 0xFFFFFFFF))
 
 
 def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch):
