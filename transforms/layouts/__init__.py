@@ -186,7 +186,7 @@ def _with_choices(
         if names:
             columns[field] = names[0] if len(names) == 1 else names
     flat_names, flat_fields = _flat_columns(name, {key: columns[key] for key in fields if key in columns}, fields)
-    return replace(layout, columns=flat_names, fields=flat_fields) if flat_names != layout.columns else layout
+    return replace(layout, columns=flat_names, fields=flat_fields)
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:

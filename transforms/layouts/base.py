@@ -18,7 +18,6 @@ from transforms.value import SPEED
 
 Path = tuple[str, ...]  # steps into nested data: a key of an object, an index of an array, EACH or ANY
 EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
-_RECORDS_PATTERN = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
 
 
 def steps_of(text: str) -> Path:
@@ -32,7 +31,7 @@ def steps_of(text: str) -> Path:
 
 def steps_of_records(text: str) -> Path:
     """Splits the path of JSON objects, which ends with EACH or ANY. Raises ValueError."""
-    if not _RECORDS_PATTERN.fullmatch(text):
+    if not re.fullmatch(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*", text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
     return steps if steps[-1] in (EACH, ANY) else (*steps, EACH)  # the path of an array names each of its objects

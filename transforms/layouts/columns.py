@@ -97,14 +97,11 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
 
 
-OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset
-
-
 def instants(
     column: pa.Array,
     time_unit: TimeUnit,
     zone: str | None = None,
-    parse: OfTexts | None = None,
+    parse: Callable[[pa.Array, str | None], Instants] | None = None,
     decimal: DecimalMark = ".",
 ) -> Instants:
     """Reads instants: Arrow timestamps, or texts and numbers.
@@ -113,7 +110,7 @@ def instants(
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
     days since 1899-12-30. Several columns: a date and a clock, joined to one text; hours 24 to 47 are the next day's.
     zone: of texts without offset and of timestamps without zone, which are not valid for None. parse: reads texts of
-    another form than iso. decimal: mark.
+    another form than iso, given them and the zone. decimal: mark.
     """
     kind = column.type
     if are_parts(kind):

@@ -22,7 +22,6 @@ _STRING_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
 )
 _BAD_VALUE = object()  # in the place of a value inside of something that is no object
-_BAD_TEXT = "?"  # in the place of a time of a type that no time has: it parses as none
 _ID_TYPES = (str, int)
 _ID_FIELDS = ("vehicle", "user")
 
@@ -210,8 +209,8 @@ def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:  # ISO times ha
     if types <= {float, int}:
         return _numbers(values)
     numbers_as_texts = [repr(_as_float(value)) if type(value) in (float, int) else value for value in values]
-    texts = [value if value is None or type(value) is str else _BAD_TEXT for value in numbers_as_texts]
-    return pa.array(texts, pa.string())
+    # Of another type than times have: "?", which parses as none.
+    return pa.array([value if value is None or type(value) is str else "?" for value in numbers_as_texts], pa.string())
 
 
 def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:

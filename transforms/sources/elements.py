@@ -152,9 +152,6 @@ def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
-_NO_REPORT_TYPES = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint.ListConstraint)  # types of elements
-
-
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
     """Explains, as a predicate, why a Beam type cannot hold reports, or None."""
     own_fields = getattr(kind, "_fields", None)
@@ -165,7 +162,8 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
     if isinstance(kind, type):
         is_mapping = kind is object or issubclass(kind, Mapping) or hasattr(kind, "as_dict") or hasattr(kind, "_asdict")
         return None if is_mapping else f"are of type {kind.__qualname__}"
-    return f"are of type {kind}" if isinstance(kind, _NO_REPORT_TYPES) else None
+    sequences = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint.ListConstraint)
+    return f"are of type {kind}" if isinstance(kind, sequences) else None
 
 
 Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]
@@ -189,7 +187,6 @@ _NULL_VALUE: KindValue = ("nothing", None)
 _DIGITS = 400  # longer integers are cut to so many: more than the largest float has, and than an id may have
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_UNITS_OF_DAYS = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
 
 
 def classify(value: Any) -> KindValue:
@@ -253,7 +250,7 @@ def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
 def _numpy(value: np.generic) -> KindValue:
     """Classifies a NumPy scalar that Python types don't cover."""
     if isinstance(value, np.datetime64):
-        if np.datetime_data(value.dtype)[0] in _UNITS_OF_DAYS:  # a date without a time
+        if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):  # a date without a time
             return BAD
         time = value.astype("datetime64[us]").item()
         return _NULL_VALUE if time is None else _time(time) if isinstance(time, datetime) else BAD

@@ -133,19 +133,21 @@ class Partition:
         messages, out_of_range = self._split_events(self._consumer.consume(max_messages, POLL_WAIT_S))
         stamps = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)  # kind, and ms
         times_ms, by_broker = stamps[:, 1], stamps[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
+        payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
+        next_position, removed, idle = position, 0, False
         if messages:
             self._back()  # ends an outage of brokers, if there is one
-            self._at, self._message_s = cast(int, messages[-1].offset()) + 1, time.monotonic()
+            next_position = self._at = cast(int, messages[-1].offset()) + 1
+            self._message_s = time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._message_s)
-            payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
-            over = self._is_outage_over()
-            return Poll(payloads, times_ms, by_broker, self._at, removed=0, at_ms=at_ms, idle=False, outage_over=over)
-        if out_of_range:
-            earliest = self._earliest(position)
-            return Poll([], times_ms, by_broker, earliest, removed=earliest - position, at_ms=at_ms, idle=False)
-        idle, over = self._is_idle(position), self._is_outage_over()  # in this order: the first may end an outage
-        return Poll([], times_ms, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
+        elif out_of_range:
+            next_position = self._earliest(position)
+            removed = next_position - position
+        else:
+            idle = self._is_idle(position)  # which may end an outage
+        over = time.monotonic() - self._back_s >= RETURN_S
+        return Poll(payloads, times_ms, by_broker, next_position, removed, at_ms, idle, over)
 
     def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
         """Separates messages from errors; returns `out_of_range` too. Raises KafkaSourceError for lasting ones."""
@@ -247,9 +249,6 @@ class Partition:
             LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
             self._away_since_s, self._trouble = None, ""
             self._back_s = time.monotonic()
-
-    def _is_outage_over(self) -> bool:
-        return time.monotonic() - self._back_s >= RETURN_S
 
     def __str__(self) -> str:
         return f"partition {self._number} of {self._topic}"

@@ -24,7 +24,6 @@ VALUE_BYTES = 256
 
 _DELTA_ENCODINGS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary
 _BYTES_BY_TYPE = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value
-_TEXT_BYTES = 16
 _GETTERS = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
 
 
@@ -173,7 +172,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     *others, speed = columns  # the value's column is the last field's
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
-    width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, _TEXT_BYTES)
+    width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, 16)  # 16: of a text
     most_rows = SPEED_BYTES // width
     if max(rows, default=0) > most_rows:
         raise UnreadableFile(path, f"a row group of more than {most_rows} rows: write smaller ones")
