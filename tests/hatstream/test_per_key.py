@@ -253,6 +253,16 @@ def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
         _ = stream | mean(account(TOTAL))
 
 
+@pytest.mark.parametrize(("changed", "told"), [({"value": "lat"}, "value: .* 'lat', .*mean 'late'"), ({}, None)])
+def test_a_field_that_elements_of_a_schema_lack_is_told_before_anything_is_spent(changed, told):
+    rows = bounded() | beam.Create([0]) | beam.Map(lambda n: beam.Row(bus="b", route="A", late=1.0, at=n))
+    if told is None:
+        assert rows | mean(account(24.0, hides="values"), **changed)
+        return
+    with pytest.raises(hatstream.UsageError, match=told):
+        _ = rows | mean(account(24.0, hides="values"), **changed)
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
