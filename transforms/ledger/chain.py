@@ -47,8 +47,6 @@ _HASHED = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard
 Entry = Mapping[str, Any]
 """Columns of an entry that is to be appended; the rest is empty or follows from its place in the chain."""
 
-Tip = tuple[str, int, str]  # hash of the first entry, last sequence number, last hash
-
 
 @dataclass(frozen=True)
 class Signature:
@@ -93,8 +91,8 @@ def genesis(db: sa.Connection) -> str | None:
     return _first_hash(db) if has_table(db) else None
 
 
-def tip(db: sa.Connection) -> Tip:
-    """Reads the newest sequence number and hash."""
+def tip(db: sa.Connection) -> tuple[str, int, str]:
+    """Reads the first entry's hash, and the newest sequence number and hash."""
     last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 

@@ -24,7 +24,6 @@ _COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
 _COS_BITS = 30  # cosines are integers times 2**-30, so that products are exact
 _COSINE: Int64s = np.array([round(math.cos(math.radians(i / 100)) * (1 << _COS_BITS)) for i in range(9_001)], np.int64)
 
-_KMH_PER_M_US = 3_600_000.0  # km/h of a metre a microsecond
 FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"
 """Why a row has no speed: nothing precedes it, not soon enough, or not near enough."""
 
@@ -55,7 +54,7 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
     rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
     gap_us = positions.event_us[rows] - positions.event_us[rows - 1]
-    kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us * _KMH_PER_M_US
+    kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us * 3_600_000.0  # from metres a microsecond
     slow = kmh <= float(limits.max_kmh)  # faster is a wrong position; up to it, speeds above the grid count as its end
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
     refused = {FIRST: int(is_first.sum()), GAP: int((~is_first & ~is_near).sum()), TOO_FAST: int((~slow).sum())}

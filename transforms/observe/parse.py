@@ -63,9 +63,6 @@ class Rules:
         return self.derived is not None or self.turning is not None
 
 
-Refuse = Callable[[str, Bools], None]  # notes a reason for rows that failed no earlier check
-
-
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
     """Converts accepted rows to observations; counts refusals by reason.
 
@@ -124,7 +121,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     return observations._replace(vehicle=hashes), refused
 
 
-def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
+def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
     # A public key may be a word that as an id says that there is none, such as NA.
     columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
@@ -191,7 +188,6 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 MOVED_M, STEP_S = 50.0, 300
 """A vehicle has moved if two consecutive positions, at most STEP_S seconds apart, are so many metres apart."""
 _M_PER_DEGREE = 111_195.0
-_MOST_M_S = 50  # faster is a wrong position
 _COUNTER_PREFIX = "speeds/"  # begins the names of counters
 _RARE, _COMMON = 0.01, 0.1  # shares above which an honest feed is unlikely
 
@@ -239,7 +235,7 @@ def speed_counts(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))
     metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
     moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
-    moves &= metres <= _MOST_M_S * step_s
+    moves &= metres <= 50 * step_s  # faster is a wrong position
     repeats = np.unique(speed[speed != 0], return_counts=True)[1]  # how often each speed but 0 occurs
     shares = SpeedShares(
         reports=speed.size,

@@ -18,10 +18,6 @@ from transforms.layouts.columns import Bools, nulls
 from transforms.layouts.open_file import is_utf8
 from transforms.order import factorize
 
-REMEMBERED = 1 << 16  # pairs whose hash is kept: a vehicle comes in every batch, and a hash takes as long as ten events
-
-_LOW_63_BITS = (1 << 63) - 1  # keeps a hash positive in int64
-
 
 @dataclass(frozen=True)
 class Secret:
@@ -39,13 +35,13 @@ def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
     return np.fromiter(map(_hash, repeat(key), periods, ids), np.int64, len(ids))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=1 << 16)  # a vehicle comes in every batch, and a hash takes as long as ten events
 def _hash(key: bytes, period: str, vehicle: bytes) -> int:
     """Computes a vehicle's keyed hash in a period: 63 bits of HMAC-SHA256."""
     tag = period.encode()
     # The period's length stands in front, so that no other period and id are the same bytes.
     digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
-    return int.from_bytes(digest[:8], "big") & _LOW_63_BITS
+    return int.from_bytes(digest[:8], "big") & ((1 << 63) - 1)  # positive in int64
 
 
 VehicleForm = Literal["text", "integer", "casefold"]

@@ -72,9 +72,6 @@ NOWHERE = -1  # stands for no key, where a position is outside, and for no place
 
 SECTORS = 16  # headings are told apart by 22.5 degrees
 
-_DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52  # of an H3 index: bits of each of 15 digits, and where its resolution begins
-_RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
-
 
 @dataclass(frozen=True)
 class Hexagons:
@@ -205,8 +202,8 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns) -> tuple[Int64s, 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
     """Computes H3 cells' ancestors from their indices' bits."""
-    unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1  # finer digits are all ones
-    return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
+    # The resolution is in bits 52 to 55; the lowest 45 are 15 digits, of which those that are finer are all ones.
+    return (cells & ~(15 << 52)) | (resolution << 52) | ((1 << 3 * (15 - resolution)) - 1)
 
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
@@ -236,15 +233,13 @@ def number_in(ascending: Int64s, cells: Int64s) -> Int64s:
 PARENT, GRANDPARENT = 1, 2  # how many resolutions coarser
 CITY = "city"  # in the place of a cell, where a row is about the whole region
 
-SMALL = 8  # from this resolution on, neighbouring cells are nearly alike
-
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """Lists a region's HATs, with local hours of slots."""
     if isinstance(region, Keys):  # whose only grandparent is the city
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))  # numbers by cell
-    are_small = h3_int.get_resolution(region[0]) >= SMALL  # all cells have one resolution
+    are_small = h3_int.get_resolution(region[0]) >= 8  # from there on, neighbouring cells are nearly alike
     return PublicHats(parents=parents, grandparents=grandparents, hours=_clock_hours(hours), are_small=are_small)
 
 
