@@ -105,11 +105,10 @@ def draw_releases(
             by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
         divided.append((rows, share, by_slot))
     drawn = iter(_drawn([slot for _, _, by_slot in divided for slot in by_slot], policy, noise))
-    return [
-        unit
-        for rows, share, by_slot in divided
-        for unit in _units_of(rows, share, by_slot, [*islice(drawn, len(by_slot))], slots, policy)
-    ]
+    units = list[DrawnUnit]()
+    for rows, share, by_slot in divided:
+        units += _units_of(rows, share, by_slot, [*islice(drawn, len(by_slot))], slots, policy)
+    return units
 
 
 class _Slot(NamedTuple):
@@ -122,21 +121,24 @@ class _Slot(NamedTuple):
     digest: str  # of the rows as reported
 
 
+_SlotDrawn = tuple[list[Released], Exposure]  # a slot's HATs, by ascending cell and statistic, and vehicles' spending
+
+
 def _units_of(
     rows: Tally,
     share: PlanShare,
     by_slot: Sequence[_Slot],
-    drawn: Sequence["SlotDrawn"],
+    drawn: Sequence[_SlotDrawn],
     slots: Mapping[int, SlotFacts],
     policy: Policy,
 ) -> Iterator[DrawnUnit]:
     """Creates a plan's units, checking that debits cover claims and spending."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
-    exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
+    exposures = [exposure for _, exposure in drawn]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]  # the most that any vehicle spends in each
     debits = allocation.debits(share, in_slot, most_spent(exposures, costs))  # each slot's (most spent, debit)
     units = []
-    for slot, hats, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
+    for slot, (released, _), (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
         unit = HatUnit(
             spec_id=policy.spec_id,
@@ -148,7 +150,7 @@ def _units_of(
             per_hat=PureDP(share.epsilon_hat),
             spent=PureDP(spent),
             unit=policy.value.unit,
-            released=hats.released,
+            released=released,
             digest=slot.digest,
             is_of_whole_period=allocation.whole_periods,
             debit=PureDP(debit),
@@ -172,15 +174,7 @@ def divide(rows: Tally, plan_count: int, allocation: Allocation) -> tuple[Tally,
     return replace(rows, kept=retained, dropped=reported - retained), share
 
 
-class SlotDrawn(NamedTuple):
-    """Released HATs of a slot, by ascending cell."""
-
-    released: list[Released]
-    cell: Int64s
-    drawn: Int64s  # (HATs, statistics), 1 where a draw spends epsilon
-
-
-def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
+def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[_SlotDrawn]:
     """Draws slots' releases, planning HATs of equal epsilon together, as vectors.
 
     A statistic is drawn for up to about TOGETHER_ROWS rows at a time, which bounds memory.
@@ -209,10 +203,10 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
 
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
-) -> SlotDrawn:
-    """Lists a slot's releases by cell (of the region, or occupied) and statistic.
+) -> _SlotDrawn:
+    """Lists a slot's releases by cell and statistic, and its vehicles' exposures.
 
-    occupied: its HATs with reports; with_users: those that keep a report, which alone were drawn.
+    Cells are the region's, else the occupied ones. occupied: its HATs with reports; with_users: those that keep a report, which alone were drawn.
     """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
@@ -226,7 +220,8 @@ def _slot_drawn(
         of_each = (map(column.__getitem__, positions) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]  # "0": a public constant
-    return SlotDrawn([hat for row in zip(*released, strict=True) for hat in row], cell, np.array(is_drawn, np.int64).T)
+    exposure = exposure_of(slot.rows, cell, np.array(is_drawn, np.int64).T)
+    return [hat for of_cell in zip(*released, strict=True) for hat in of_cell], exposure
 
 
 class SlotHats(NamedTuple):
