@@ -13,7 +13,6 @@ from typing import BinaryIO
 from transforms.failpoints import failpoint
 
 LOCK_S = 60.0  # how long we wait for a lock: writers hold it for one file, but whoever may read the folder may lock it
-_LOOK_EVERY_S = 0.02
 
 
 @contextmanager
@@ -38,7 +37,7 @@ def _lock(handle: int, folder: Path) -> None:
             if time.monotonic() > until:
                 rule = f"another process has kept it locked for over {LOCK_S:g} s"
                 raise TimeoutError(errno.ETIMEDOUT, rule, str(folder)) from None
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(0.02)
 
 
 @contextmanager

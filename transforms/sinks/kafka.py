@@ -4,7 +4,7 @@ Retries send equal keys and bytes: readers or compaction can remove duplicates.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -17,8 +17,6 @@ from transforms.sources.kafka_partition import KafkaSourceError, starts
 from transforms.sources.topic import Topic
 
 DELIVERY_S = 30.0  # a row that no broker has confirmed for so long is given up; the next attempt sends all rows again
-
-_FULL_WAIT_S: Final = 0.1  # between attempts while the producer's queue is full
 _REQUIRED: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _DEFAULTS: Mapping[str, Any] = {
     "delivery.timeout.ms": round(DELIVERY_S * 1_000),
@@ -82,7 +80,7 @@ class Sender:
                         self._producer.produce(self._topic.name, message.value, message.key, on_delivery=self._note)
                         break
                     except BufferError:  # the queue is full; it empties, as messages are given up after DELIVERY_S
-                        self._producer.poll(_FULL_WAIT_S)
+                        self._producer.poll(0.1)  # seconds at most
         except KafkaException as error:
             raise self._recorded_but(error.args[0]) from None  # rows are recorded, but not sent
 

@@ -94,8 +94,6 @@ EXTRAS = {column.name: column.kind for column in COLUMNS if column.presence in (
 """Columns that only some rows have, without the instants (slot_start_at), which repeat texts."""
 TYPES = {column.name: column.kind for column in COLUMNS}
 
-SAME = 2e-6  # the most that equal values differ, as they are rounded to six digits after the point
-
 DATES = "date=*"  # the folders that a dataset has, as a pattern
 
 HATS, LIVE = "hats", "live"  # begin names of files
@@ -142,8 +140,8 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
         raise OtherValues(path) from None
     values = _values(columns)
     if stored.keys() != values.keys() or not np.allclose(
-        [stored[key] for key in values], [*values.values()], rtol=0, atol=SAME, equal_nan=True
-    ):
+        [stored[key] for key in values], [*values.values()], rtol=0, atol=2e-6, equal_nan=True
+    ):  # atol: the most that equal values differ, as they are rounded to six digits after the point
         raise OtherValues(path)
 
 

@@ -63,9 +63,6 @@ class _Send(beam.DoFn):
         self._sender.wait()
 
 
-_BEAM_TYPES = {pa.string(): str, pa.float64(): float, pa.int64(): int, pa.list_(pa.float64()): Sequence[float]}
-
-
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     """Converts estimates to rows, timestamped just before the slot's end.
@@ -82,10 +79,10 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind: Any = dict[str, Any]
         if self.schema is not None:
+            types = {pa.string(): str, pa.float64(): float, pa.int64(): int, pa.list_(pa.float64()): Sequence[float]}
             fields = []
             for column in self.schema:
-                is_time = pa.types.is_timestamp(column.type)
-                of_value: Any = Timestamp if is_time else _BEAM_TYPES[column.type]
+                of_value: Any = Timestamp if pa.types.is_timestamp(column.type) else types[column.type]
                 fields.append((column.name, of_value | None if column.nullable else of_value))
             kind = RowTypeConstraint.from_fields(fields)
         return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)

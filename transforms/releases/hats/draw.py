@@ -206,7 +206,8 @@ def _slot_drawn(
 ) -> _SlotDrawn:
     """Lists a slot's releases by cell and statistic, and its vehicles' exposures.
 
-    Cells are the region's, else the occupied ones. occupied: its HATs with reports; with_users: those that keep a report, which alone were drawn.
+    Cells are the region's, else the occupied ones. occupied: its HATs with reports; with_users: those that keep a
+    report, which alone were drawn.
     """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:

@@ -34,8 +34,6 @@ from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, dr
 from transforms.releases.periods.states import learned_from, stage_values
 from transforms.time.calendar import hours_of
 
-MECHANISM = "levels-live"
-
 
 @dataclass(frozen=True)
 class LiveRelease(VectorRelease):
@@ -137,5 +135,5 @@ def live_estimates(
     # Gaussian noise has an epsilon at the specification's delta only.
     spent = str(bare_stage(live[-1].unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
-    hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
+    hats = replace(estimates.hats, mechanism=["levels-live"] * size, epsilon_slot=[spent] * size)
     return estimates._replace(hats=hats, is_live=True)
