@@ -81,7 +81,8 @@ class SqliteFile:
         connect = self._connect_to_read if read_only else self._connect
         engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # writers queue here, not in the middle of a transaction
-        return _beginning_with(begin, engine)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        return engine
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
         """Returns the database's message without statement, rows or password."""
@@ -155,7 +156,8 @@ class PostgresServer:
             f"SELECT pg_advisory_xact_lock({WRITERS})"
         )
         engine = sa.create_engine(self.url, poolclass=NullPool, connect_args=timeouts, isolation_level="READ COMMITTED")
-        return _beginning_with(begin, engine)
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        return engine
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
         """Formats an error without the password."""
@@ -172,11 +174,6 @@ class PostgresServer:
 
 
 Database = SqliteFile | PostgresServer
-
-
-def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
-    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(statement))
-    return engine
 
 
 def _main_message(error: sa.exc.SQLAlchemyError) -> str:

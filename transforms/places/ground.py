@@ -38,8 +38,8 @@ class Keys(Sequence[int]):
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be at least one, without repeats")
-            wrong = next((key for key in listed if key != key.strip() or not 0 < len(key) <= MOST_LETTERS), None)
-            if wrong is not None or (inner is not None and any(BETWEEN in key for key in listed)):
+            is_wrong = any(key != key.strip() or not 0 < len(key) <= MOST_LETTERS for key in listed)
+            if is_wrong or (inner is not None and any(BETWEEN in key for key in listed)):
                 rule = "" if inner is None else f", and in pairs without {BETWEEN!r}"
                 raise ValueError(f"a key must be 1 to {MOST_LETTERS} letters without white space at its ends{rule}")
         number = len(keys) * (1 if inner is None else len(inner))

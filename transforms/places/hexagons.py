@@ -1,6 +1,5 @@
 """H3 cells: of positions, mostly from squares; their names and shapes; regions' cells."""
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise, repeat
@@ -89,21 +88,23 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
         raise ValueError(f"the area is of about {km2.sum():,.0f} square kilometres; at most {MOST_KM2:,}")
     if (bounds[:, 3] - bounds[:, 1] > 90).any():  # north - south; around the earth H3 runs long and finds no cell
         raise ValueError("the area goes from pole to pole: cut out what is served")
-    cells = (km2 / h3.average_hexagon_area(resolution, "km^2")).tolist()
-    if (total := sum(cells)) > MOST_CELLS:
+    cells = km2 / h3.average_hexagon_area(resolution, "km^2")  # (polygons,)
+    if (total := cells.sum()) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")
     allocated = room_of(bounds, resolution)  # cells, (polygons,): of a thin diagonal polygon many more than are in it
     if allocated.max(initial=0) > MOST_ROOM or allocated.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
-    check_comparisons(cells, [sum(map(len, rings)) for rings in polygons])  # refuses too many, cells by positions
+    check_comparisons(cells, np.array([sum(map(len, rings)) for rings in polygons], np.int64))
     inside = [h3_arrays.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
     return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *inside])).tolist())
 
 
-def check_comparisons(cells: Sequence[float], corners: Sequence[int]) -> None:
+def check_comparisons(cells: Float64s, corners: Int64s) -> None:
     """Raises ValueError where H3 would compare too many cells with polygons' corners."""
-    if sum(map(operator.mul, cells, corners)) > MOST_COMPARISONS:
-        raise ValueError(f"polygons of {sum(corners):,} positions are too detailed for so large an area: simplify them")
+    if cells @ corners > MOST_COMPARISONS:
+        raise ValueError(
+            f"polygons of {corners.sum():,} positions are too detailed for so large an area: simplify them"
+        )
 
 
 def _polygons(document: Any) -> Iterator[Rings]:

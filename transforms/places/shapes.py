@@ -80,7 +80,7 @@ def _read_places(
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
     fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
-    check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
+    check_comparisons(area_m2 / fine_m2, shapely.get_num_coordinates(shapes.area))
     names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
     coarse_cell = ancestors(fine_cells.cell, h3_int.get_resolution(region[0]))  # of each fine cell
     region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below
