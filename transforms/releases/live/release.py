@@ -22,7 +22,7 @@ from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.places.ground import hats_of
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import bare_stage, stage_of
+from transforms.recorded.stage_plan import stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
@@ -133,7 +133,7 @@ def live_estimates(
     of_slots = hat_estimates(numbers).with_columns([LEANS_COLUMN], [rounded(today.leans)])  # on slots, 0 to 1
     estimates = estimates_of_slot(of_slots, -1, facts, policy)  # -1: the last live slot
     # Gaussian noise has an epsilon at the specification's delta only.
-    spent = str(bare_stage(live[-1].unit).claim.approx(policy.delta or Fraction(0)).epsilon)
+    spent = str(released[-1].stage.claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=["levels-live"] * size, epsilon_slot=[spent] * size)
     return estimates._replace(hats=hats, is_live=True)
