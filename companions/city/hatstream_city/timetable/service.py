@@ -4,11 +4,11 @@ import csv
 import heapq
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -50,47 +50,43 @@ class ServiceCalendar(NamedTuple):
 
     of_trip: Int64s  # each trip's service, (trips,)
     first: date  # earliest that any row names
-    days: int  # how many
-    weeks: Mapping[int, Sequence[Mapping[str, Any]]]  # rows of calendar.txt by service
-    exceptions: Mapping[int, Sequence[Mapping[str, Any]]]  # rows of calendar_dates.txt by service
+    is_active: NDArray[np.bool_]  # whether a service runs on a day, (services, days)
 
     def date_of(self, day: int) -> date:
         return self.first + timedelta(days=day)
 
-    def active_days(self, service: int) -> NDArray[np.bool_]:
-        """Returns a mask of the calendar's days, (days,), on which a service runs."""
-        is_active = np.zeros(self.days, np.bool_)
-        weekday = (np.arange(self.days) + self.first.weekday()) % 7
-        for row in self.weeks.get(service, ()):
-            start, end = _date(row["start_date"]), _date(row["end_date"])
-            is_served = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
-            if start is not None and end is not None and start <= end:
-                days = slice((start - self.first).days, (end - self.first).days + 1)
-                is_active[days] |= is_served[weekday[days]]
-        for row in self.exceptions.get(service, ()):
-            day = _date(row["date"])
-            if day is not None and (day - self.first).days < self.days:  # none is before the first
-                is_active[(day - self.first).days] = str(row["exception_type"]).strip() == "1"  # 1: added, 2: removed
-        return is_active
+    @property
+    def weekday(self) -> Int64s:
+        """Number of each day in its week, (days,), 0 for Mondays."""
+        return (np.arange(self.is_active.shape[1]) + self.first.weekday()) % len(WEEKDAYS)
 
 
 def calendar_of(feed: Gtfs) -> ServiceCalendar:
     """Reads the calendar of the services that trips name."""
     services = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
     number_of = {name: number for number, name in enumerate(services.dictionary.to_pylist())}
-    tables = []  # rows by number of service: of weeks, then of exceptions
-    for name in ("calendar", "calendar_dates"):
-        rows = defaultdict[int, list[Mapping[str, Any]]](list)
-        for row in feed.tables[name].to_pylist():
-            if row["service_id"] in number_of:
-                rows[number_of[row["service_id"]]].append(row)
-        tables.append(rows)
-    weeks, exceptions = tables
-    dates = {_date(row[name]) for rows in weeks.values() for row in rows for name in ("start_date", "end_date")}
-    dates |= {_date(row["date"]) for rows in exceptions.values() for row in rows}
-    days = sorted(day for day in dates if day is not None) or [date.min]  # one day without service
-    length = min((days[-1] - days[0]).days + 1, MOST_DATES)
-    return ServiceCalendar(services.indices.to_numpy().astype(np.int64), days[0], length, weeks, exceptions)
+    weeks, exceptions = (
+        [row for row in feed.tables[name].to_pylist() if row["service_id"] in number_of]
+        for name in ("calendar", "calendar_dates")
+    )
+    dates = {_date(row[name]) for row in weeks for name in ("start_date", "end_date")}
+    dates |= {_date(row["date"]) for row in exceptions}
+    known = sorted(day for day in dates if day is not None) or [date.min]  # one day without service
+    first, is_active = known[0], np.zeros((len(number_of), min((known[-1] - known[0]).days + 1, MOST_DATES)), np.bool_)
+    calendar = ServiceCalendar(services.indices.to_numpy().astype(np.int64), first, is_active)
+    weekday = calendar.weekday
+    for row in weeks:
+        start, end = _date(row["start_date"]), _date(row["end_date"])
+        is_served = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
+        if start is not None and end is not None and start <= end:
+            days = slice((start - first).days, (end - first).days + 1)
+            is_active[number_of[row["service_id"]], days] |= is_served[weekday[days]]
+    for row in exceptions:
+        day = _date(row["date"])
+        if day is not None and (day - first).days < is_active.shape[1]:  # none is before the first
+            is_added = str(row["exception_type"]).strip() == "1"  # 1: added, 2: removed
+            is_active[number_of[row["service_id"]], (day - first).days] = is_added
+    return calendar
 
 
 def _date(text: str | None) -> date | None:
@@ -103,15 +99,15 @@ def _date(text: str | None) -> date | None:
 
 def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> ServiceDay:
     """Finds the service of the day with most trips. Raises InputError without any."""
-    trips_of_date, trips_of_service = np.zeros(calendar.days, np.int64), np.bincount(calendar.of_trip)
-    for number, trips in enumerate(trips_of_service.tolist()):
-        trips_of_date[calendar.active_days(number)] += trips
+    trips_of_date = np.zeros(calendar.is_active.shape[1], np.int64)
+    for is_active, trip_count in zip(calendar.is_active, np.bincount(calendar.of_trip).tolist(), strict=True):
+        trips_of_date[is_active] += trip_count
     if not trips_of_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest = int(trips_of_date.argmax())
     days = [calendar.date_of(day) for day in np.flatnonzero(trips_of_date).tolist()]
-    is_served = np.array([calendar.active_days(number)[busiest] for number in range(trips_of_service.size)])
-    run, trip, stop, s, block = _visits(feed, np.flatnonzero(is_served[calendar.of_trip]), calendar.date_of(busiest))
+    trips = np.flatnonzero(calendar.is_active[calendar.of_trip, busiest])
+    run, trip, stop, s, block = _visits(feed, trips, calendar.date_of(busiest))
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
@@ -329,10 +325,9 @@ def hours_table(
 
 def _runs_per_date(calendar: ServiceCalendar) -> Floats:
     """Averages each trip's service over the dates of a weekday, (trips, 7)."""
-    weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
-    is_active = np.array([calendar.active_days(service) for service in range(calendar.of_trip.max(initial=-1) + 1)])
-    counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in is_active])
-    dates = np.bincount(weekday[is_active.any(axis=0)], minlength=len(WEEKDAYS))  # (7,), with any service
+    weekday = calendar.weekday
+    counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in calendar.is_active])
+    dates = np.bincount(weekday[calendar.is_active.any(axis=0)], minlength=len(WEEKDAYS))  # (7,), with any service
     averages: Floats = counts / np.maximum(dates, 1)  # weekdays without service stay 0
     return averages[calendar.of_trip]
 
