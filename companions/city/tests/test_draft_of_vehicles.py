@@ -146,11 +146,6 @@ def by_time():
     return sorted(rows(), key=lambda row: row[1])
 
 
-def column_of(field, path, folder):
-    result, spec = drafted(path, folder)
-    return dict(spec.input.columns)[field], result
-
-
 NOT_VEHICLES = {
     "row number": ("id", lambda number, _row: number),
     "row number of three files": ("id", lambda number, _row: number // 3),
@@ -164,16 +159,16 @@ def test_a_column_of_a_vehicle_s_name_that_its_rows_do_not_bear_out_is_not_taken
     name, value = NOT_VEHICLES[kind]
     lines = [(value(number, row), *row) for number, row in enumerate(by_time())]
     path = as_csv(tmp_path / "f.csv", (name, "wagen", "t", "lat", "lon", "speed"), lines)
-    column, result = column_of("vehicle", path, tmp_path)
-    assert column == "wagen"
+    columns, result = columns_of(path, tmp_path)
+    assert columns["vehicle"] == "wagen"
     assert any("by values alone" in line and "vehicle" in line for line in result.warnings)
 
 
 def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
     lines = [(number % 2, *row[1:]) for number, row in enumerate(by_time())]
     path = as_csv(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
-    column, result = column_of("vehicle", path, tmp_path)
-    assert column == "vehicle"
+    columns, result = columns_of(path, tmp_path)
+    assert columns["vehicle"] == "vehicle"
     assert any("Column vehicle looks like no vehicle" in line for line in result.warnings)
     plain = as_csv(tmp_path / "g.csv", ("vehicle", "t", "lat", "lon", "speed"), by_time())
     assert not any("looks like no" in line for line in drafted(plain, tmp_path)[0].warnings)
@@ -186,9 +181,9 @@ def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
             fix[bus] = (time, *columns)
         lines.append((bus, time, *fix[bus]))
     names = ("bus", "timestamp", "position_from", "lat", "lon", "speed")
-    assert column_of("time", as_csv(tmp_path / "f.csv", names, lines), tmp_path)[0] == "position_from"
+    assert columns_of(as_csv(tmp_path / "f.csv", names, lines), tmp_path)[0]["time"] == "position_from"
     honest = [(bus, time, "2026-03-02T00:00:00-06:00", *columns) for bus, time, *columns in by_time()]
-    assert column_of("time", as_csv(tmp_path / "g.csv", names, honest), tmp_path)[0] == "timestamp"
+    assert columns_of(as_csv(tmp_path / "g.csv", names, honest), tmp_path)[0]["time"] == "timestamp"
 
 
 BUFFERED = "2026-03-02T08:15:00-06:00"  # when a server received all reports
@@ -244,7 +239,7 @@ def test_an_id_of_one_row_each_is_no_vehicle_in_a_long_sample(tmp_path):
 
 def test_the_profile_is_drafted_as_a_line_to_fill_in(tmp_path):
     path = as_csv(tmp_path / "f.csv", ("bus", "t", "lat", "lon", "speed"), by_time())
-    assert "\n# profile = { hats = 70, cells = 12, " in column_of("time", path, tmp_path)[1].toml
+    assert "\n# profile = { hats = 70, cells = 12, " in drafted(path, tmp_path)[0].toml
 
 
 def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path):
@@ -257,8 +252,8 @@ def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path
     for name, part in (("poll", entities[:buses]), ("polls", entities)):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps({"header": {"timestamp": 1_772_459_000}, "entity": part}))
-        column, result = column_of("vehicle", path, tmp_path)
-        assert column == "vehicle.vehicle.id"
+        columns, result = columns_of(path, tmp_path)
+        assert columns["vehicle"] == "vehicle.vehicle.id"
         assert any("No id of column" in line for line in result.warnings) == (part is not entities)
 
 

@@ -49,14 +49,12 @@ def trips(**stops_of):
     }
 
 
-def features_of(tmp_path, *, directed=True, **tables):
-    path = write(tmp_path / "feed.zip", {**FEED, "stops": stops(), **tables})
-    return read_town(path, 7, directed=directed).documents[SEGMENTS]["features"]
+def town_of(tmp_path, *, directed=True, **tables):
+    return read_town(write(tmp_path / "feed.zip", {**FEED, "stops": stops(), **tables}), 7, directed=directed)
 
 
-def visits_of(tmp_path, *, directed=True, **tables):
-    path = write(tmp_path / "feed.zip", {**FEED, "stops": stops(), "shapes": THERE_AND_BACK, **tables})
-    return read_town(path, 7, directed=directed).visits
+def features_of(tmp_path, **tables):
+    return town_of(tmp_path, **tables).documents[SEGMENTS]["features"]
 
 
 def names_of(features):
@@ -90,8 +88,7 @@ def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way
         "stops": "stop_id,stop_name,stop_lat,stop_lon\n" + stop_rows,
         "shapes": "shape_id,shape_pt_sequence,shape_pt_lat,shape_pt_lon\n" + line,
     }
-    path = write(tmp_path / "feed.zip", {**FEED, **tables, **trips(T1="ABCD", T2="ABCD")})
-    town = read_town(path, 7, directed=True)
+    town = town_of(tmp_path, **tables, **trips(T1="ABCD", T2="ABCD"))
     features = town.documents[SEGMENTS]["features"]
     names = {"Stop B to Stop C", "Stop B to Stop C (2)"}
     assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"} | names, "cut in two"
@@ -113,12 +110,12 @@ def test_trips_that_pass_stops_run_along_the_segments_of_those_that_halt(tmp_pat
 
 
 def test_a_segment_is_visited_by_all_trips_that_pass_it(tmp_path):
-    there_and_back = trips(T1="ABCD", T2="AD", T3="AC", T4="DCBA", T5="DCBA")
-    visits = visits_of(tmp_path, **there_and_back)
+    there_and_back = {"shapes": THERE_AND_BACK, **trips(T1="ABCD", T2="AD", T3="AC", T4="DCBA", T5="DCBA")}
+    visits = town_of(tmp_path, **there_and_back).visits
     there = {"Stop A to Stop B": 3, "Stop B to Stop C": 3, "Stop C to Stop D": 2}
     back = {"Stop D to Stop C": 2, "Stop C to Stop B": 2, "Stop B to Stop A": 2}
     assert visits == pytest.approx(there | back, rel=0.1)
-    both = visits_of(tmp_path, directed=False, **there_and_back)
+    both = town_of(tmp_path, directed=False, **there_and_back).visits
     assert sum(both.values()) == pytest.approx(sum(visits.values()), rel=0.1)
     assert len(both) == 3
 

@@ -138,17 +138,13 @@ def _seconds(table: pa.Table) -> npt.NDArray[np.int64]:
     return table["ts"].cast(pa.int64()).to_numpy() // 1_000_000
 
 
-def test_a_seed_gives_the_same_bytes_every_time(tmp_path: Path) -> None:
-    paths = [tmp_path / "once.parquet", tmp_path / "again.parquet"]
+def test_a_seed_gives_the_same_bytes_every_time_and_nothing_is_left_beside_them(tmp_path: Path) -> None:
+    paths = [tmp_path / "again.parquet", tmp_path / "once.parquet"]
     rows = [write_sample(SMALL, path) for path in paths]
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert rows == [pq.read_metadata(path).num_rows for path in paths]
-
-
-def test_the_file_holds_the_table_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    write_sample(SMALL, tmp_path / "day.parquet")
-    assert pq.read_table(tmp_path / "day.parquet").equals(simulate(SMALL))
-    assert [path.name for path in tmp_path.iterdir()] == ["day.parquet"]
+    table = simulate(SMALL)
+    assert (pq.read_table(paths[0]).equals(table), rows) == (True, [table.num_rows] * 2)
+    assert sorted(tmp_path.iterdir()) == paths
 
 
 def test_a_day_has_the_stated_columns_and_a_realistic_size(day: pa.Table) -> None:
