@@ -21,26 +21,16 @@ from tests import city
 SOME = np.random.default_rng(1)
 
 
-def reference_cells(names, runs):
-    rows = [
-        (name, label, epsilon) for name in names for label, row in papers.REFERENCE[name].items() for epsilon in row
-    ]
-    return [papers.Cell(*row, runs) for row in rows]
-
-
 def simulate(sources, cells, seed=1):
     return papers.compare(sources._replace(seed=seed), 0, lambda *_: None, cells=cells)
 
 
 def run_cell(data, label, epsilon, runs, seed):
-    [row] = Experiment(data, [label], lambda data, label, _: measured(data, label, epsilon, runs, seed)).table(1).rows
+    def measure(data, cell, _run):
+        return papers.release_often(data, papers.contenders(data)[label], cell, seed)
+
+    [row] = Experiment(data, [papers.Cell(data.name, label, epsilon, runs)], measure).table(1).rows
     return SimpleNamespace(**row)
-
-
-def measured(data, label, epsilon, runs, seed):
-    return papers.release_often(
-        data, papers.contenders(data)[label], papers.Cell(data.name, label, epsilon, runs), seed
-    )
 
 
 # recipes
@@ -66,7 +56,9 @@ def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
 @pytest.mark.slow  # 4 s
 def test_every_cell_on_the_exact_data_agrees_with_the_reference(telemetry):
     """200 runs. False-alarm rate 3 x 10**-4 for all 125 cells together (4 standard errors); the seed is fixed."""
-    table = simulate(papers.Sources(folder=telemetry / "evaluation"), reference_cells(papers.REFERENCE, 200))
+    rows = [(name, label, row) for name, table in papers.REFERENCE.items() for label, row in table.items()]
+    plan = [papers.Cell(name, label, epsilon, 200) for name, label, row in rows for epsilon in row]
+    table = simulate(papers.Sources(folder=telemetry / "evaluation"), plan)
     assert not [row for row in table.rows if not row["agrees"]]
 
 

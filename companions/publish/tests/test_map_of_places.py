@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from companions.city.tests import feeds as timetables
+from companions.publish.tests.conftest import collected
 from hatstream_city.timetable.town import read_town
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import NamedPlaces, box_of, read_ground, read_places
@@ -97,10 +98,7 @@ def line(*positions):
 
 
 def written(folder, geometry=LINE, properties=None):
-    feature = {"type": "Feature", "properties": {"name": "a"} if properties is None else properties}
-    path = folder / "places.geojson"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": [feature | {"geometry": geometry}]}))
-    return path
+    return collected(folder / "places.geojson", [(geometry, {"name": "a"} if properties is None else properties)])
 
 
 @READERS

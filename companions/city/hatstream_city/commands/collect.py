@@ -103,8 +103,12 @@ def collect(
     totals = {name: counts[name] for name in ("new", "unchanged", "failed")}
     click.echo(msgspec.json.encode(totals).decode() if as_json else _line(counts))
     code = 0 if counts["new"] or counts["unchanged"] else FAILED
-    if stop.is_set():  # Python's clean-up could wait for brokers or the disk
-        _end_at_once(code)
+    if stop.is_set():
+        try:
+            sys.stdout.flush()
+        except OSError:  # nobody reads it any more
+            code = code or FAILED
+        os._exit(code)  # Python's clean-up would wait for threads, such as of a broker that is away, or for the disk
     return code
 
 
@@ -149,15 +153,6 @@ def _in_topic(topic: Any) -> Store:
             raise InputError(f"topic {topic.name}: no broker confirmed the message")
 
     return store
-
-
-def _end_at_once(code: int) -> None:
-    """Flushes output and ends the process without Python's clean-up."""
-    try:
-        sys.stdout.flush()
-    except OSError:  # nobody reads it any more
-        code = code or FAILED
-    os._exit(code)  # a clean-up would wait for threads, such as of a broker that is away
 
 
 def _store(store: Store, message: bytes, stop: threading.Event, until_s: float) -> None:

@@ -143,8 +143,6 @@ def in_century(instants: Any) -> Any:
     return instants.valid & (instants.us > IN_CENTURY_US[0]) & (instants.us < IN_CENTURY_US[1])
 
 
-_SECONDS = tuple(f"{date} %s" for date in _TIMES["dates"])
-"""A date and seconds after midnight; numbers of six digits that are clocks too, as %H%M%S, are tried as such first."""
 _MIDNIGHT, _NO_DAY = r"[ T](0?0:00(:00(\.0+)?)?|12:00:00 AM)", r" (1899-12-30|1900-01-01|12/30/1899|30[./]12[./]1899)"
 _CONSTANT = re.compile(f"({_MIDNIGHT}{_NO_DAY}|{_MIDNIGHT}|{_NO_DAY})(?= )")
 """What databases and spreadsheets put between a date and a clock: the date's clock, the clock's date."""
@@ -186,7 +184,9 @@ def time_formats(array: Any) -> tuple[str, ...]:
         has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", text))),
         has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", text)),
     )
-    shaped = [form for form in (*forms, *_SECONDS) if _shape(form).fullmatch(" ".join(text.split()))]
+    # Dates and seconds after midnight come last: numbers of six digits may be clocks too, as %H%M%S.
+    forms += tuple(f"{date} %s" for date in _TIMES["dates"])
+    shaped = [form for form in forms if _shape(form).fullmatch(" ".join(text.split()))]
     # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
     # The constant, which begins with a blank, stands before the blank between date and clock.
     fitting = [form for form in (form.replace(" ", f"{constant} ", 1) for form in shaped) if _fits(first, form)]

@@ -33,19 +33,14 @@ _DISTRIBUTION_CACHE: dict[tuple[object, ...], Distribution] = {}
 """Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
 _CACHED_ROWS, _MOST_CACHED = 2, 4096
 
-_NUMBER_COLUMNS = ("from_kmh", "to_kmh", "value", "lower95", "upper95", "epsilon_user")
 _MAY_BE_NONE = ("from_kmh", "to_kmh", "lower95", "upper95")
+_TYPES = {"users": pa.int64()} | dict.fromkeys((*_MAY_BE_NONE, "value", "epsilon_user"), pa.float64())
 _ROW_COLUMNS = (
     *("spec_id", "slot_start", "slot_end", "cell", "statistic", "service", "from_kmh", "to_kmh", "value", "unit"),
     *("lower95", "upper95", "users", "epsilon_user", "status"),
 )
 SCHEMA = pa.schema(
-    pa.field(
-        name,
-        pa.int64() if name == "users" else pa.float64() if name in _NUMBER_COLUMNS else pa.string(),
-        nullable=name in _MAY_BE_NONE,
-    )
-    for name in _ROW_COLUMNS
+    pa.field(name, _TYPES.get(name, pa.string()), nullable=name in _MAY_BE_NONE) for name in _ROW_COLUMNS
 )
 
 Group = tuple[int, int]

@@ -157,13 +157,11 @@ def _instant(text: str) -> datetime:
 
 def _parent_ids(rows: pa.Table, grid: _Grid) -> list[str]:
     """Lists each place's coarser cell, empty without one."""
-    areas = [""] * len(grid.ids)
-    if "parent" in rows.column_names:
-        parent = pc.fill_null(rows["parent"], "")
-        is_cell = pc.not_equal(parent, "").to_numpy()
-        for place, cell in zip(grid.place[is_cell], parent.filter(pa.array(is_cell)).to_pylist(), strict=True):
-            areas[place] = cell
-    return areas
+    if "parent" not in rows.column_names:
+        return [""] * len(grid.ids)
+    inside = rows.filter(pc.not_equal(rows["parent"], ""))
+    area_of = dict(zip(inside["cell"].to_pylist(), inside["parent"].to_pylist(), strict=True))
+    return [area_of.get(place, "") for place in grid.ids]
 
 
 # --- how rows are drawn -------------------------------------------------------------------------------------------
