@@ -69,40 +69,33 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
 
 
 def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs region cells with places, counting fine cells.
+    """Pairs places with region cells, counting fine cells.
 
-    region_cell: of each fine cell, or NOWHERE. Returns region cell, place and number, int64 (pairs,) each. A fine cell
+    region_cell: of each fine cell, or NOWHERE. Returns place, region cell and number, int64 (pairs,) each. A fine cell
     with places by heading counts for each.
     """
     inside = region_cell != NOWHERE
-    turn_row, table = places.turns  # each fine cell's row of the table, or NOWHERE; places, (rows, SECTORS)
-    row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
-    row, place = row[place != NOWHERE], place[place != NOWHERE]
+    turn_row, by_heading = places.turns  # each fine cell's row of places, or NOWHERE; places, (rows, SECTORS)
+    table = np.sort(by_heading, axis=1)
+    table[:, 1:][table[:, 1:] == table[:, :-1]] = NOWHERE  # each place of a row once
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
-    turning_cell, turn, turning_count = pairs_of(region_cell[turning], turn_row[turning])
-    # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs, from
-    # each `start` on as many as its `size`, one after another; rows ascend, as `pairs_of` sorts.
-    start = np.searchsorted(row, turn)
-    size = np.searchsorted(row, turn, side="right") - start
-    pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    turning_cell, row, turning_count = pairs_of(region_cell[turning], turn_row[turning])
     plain_cell, plain_place, plain_count = pairs_of(region_cell[plain], places.place[plain])
-    return (
-        np.concatenate([np.repeat(turning_cell, size), plain_cell]),
-        np.concatenate([place[pair], plain_place]),
-        np.concatenate([np.repeat(turning_count, size), plain_count]),
-    )
+    place = np.concatenate([table[row].ravel(), plain_place])
+    cell = np.concatenate([np.repeat(turning_cell, SECTORS), plain_cell])
+    count = np.concatenate([np.repeat(turning_count, SECTORS), plain_count])
+    is_place = place != NOWHERE
+    return pairs_of(place[is_place], cell[is_place], times=count[is_place])
 
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
     """Counts each place's fine cells, those of any heading included; at least 1."""
-    rows = len(pieces.by_heading)  # each is of fine cells whose place depends on the heading
-    row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())  # once for all sectors
-    plain = pieces.piece[pieces.heading_row == NOWHERE]
-    place = pieces.place[np.concatenate([plain, piece])]
-    cells_of_row = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
-    weights = np.concatenate([np.ones(plain.size, np.int64), cells_of_row[row]])  # fine cells for each entry of `place`
-    cells = np.bincount(place[place != NOWHERE], weights[place != NOWHERE], len(pieces.places.names))
-    return np.maximum(cells.astype(np.int64), 1)  # sizes scale expected weights, which stay above 0
+    turns = Turns(pieces.heading_row, pieces.place[pieces.by_heading])
+    places_by_cell = CellPlaces(pieces.fine, pieces.place[pieces.piece], turns)
+    place, _, number = cells_by_place(places_by_cell, np.zeros(pieces.fine.size, np.int64))  # as if all in one cell
+    cells = np.ones(len(pieces.places.names), np.int64)  # sizes scale expected weights, which stay above 0
+    cells[place] = number
+    return cells
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:

@@ -84,9 +84,7 @@ def _read_places(
     names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
     coarse_cell = ancestors(fine_cells.cell, h3_int.get_resolution(region[0]))  # of each fine cell
     region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below
-    # A pair of region cell and place comes twice where the heading decides for some of its fine cells: both counts add.
-    cell, place, count = near.cells_by_place(fine_cells, region_index)
-    place, cell, size = near.pairs_of(first=place, second=cell, times=count)
+    place, cell, size = near.cells_by_place(fine_cells, region_index)
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main_cell = np.full(len(names), NOWHERE, np.int64)  # of each place: the cell with most of its fine cells
     main_cell[place[order]] = cell[order]
