@@ -239,12 +239,11 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 
 
 def _geojson(
-    columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
+    columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] = {}
 ) -> bytes:
     """Encodes rows as GeoJSON features; geometries: of cells other than H3's, by name."""
-    shapes = geometries or {}
     features = [
-        {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}
+        {"type": "Feature", "geometry": geometries.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}
         for row in rows_in(columns)
     ]
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
@@ -269,14 +268,13 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
     """Writes a slot's file per format, atomically; raises OtherValues over a differing one."""
     columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
     prefix = slot.product or (LIVE if slot.is_live else HATS)
-    stem = file_stem(slot.spec_id, slot.slot_start, prefix)
     written = []
     failpoint("before-publish")
     for kind in formats:
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, prefix)
         path.parent.mkdir(exist_ok=True)
         encode = partial(_geojson, geometries=slot.hats.geometries) if kind == "geojson" else FORMATS[kind]
-        write_whole(path, encode(columns, schema, stem), check=partial(refuse_other_values, path, columns))
+        write_whole(path, encode(columns, schema, path.stem), check=partial(refuse_other_values, path, columns))
         written.append(path)
     failpoint("after-publish")
     return written

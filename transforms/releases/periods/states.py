@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("hatstream.learned")
 LOG.setLevel(logging.WARNING)
-MOST_BYTES = 1 << 30  # of a file: a larger one is not read
 _SIGN_BYTES = 32  # of HMAC-SHA256, before the state
 
 
@@ -80,7 +79,7 @@ class StateFile:
         None without file, or where another version of hatstream wrote it: entries are then fitted anew.
         """
         try:
-            data = read_regular(self.path, MOST_BYTES)
+            data = read_regular(self.path, 1 << 30)  # a larger file is not read
             signature, content = data[:_SIGN_BYTES], data[_SIGN_BYTES:]
             if hmac.compare_digest(hmac.digest(self.key, content, "sha256"), signature):
                 stored = msgspec.msgpack.decode(content, type=StoredState)
