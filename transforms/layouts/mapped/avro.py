@@ -2,10 +2,10 @@
 
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, BinaryIO
 
@@ -95,17 +95,17 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     if header.codec not in _EXPAND_BY_CODEC:
         codec = header.codec if header.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND_BY_CODEC)} are read")
-    columns = tuple(map(steps_of, table.columns))
+    paths = tuple(map(steps_of, table.columns))
     schema: Any = header.writer_schema
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    kinds = [_type_at(path, schema, steps) for steps in columns]
+    kinds = [_type_at(path, schema, steps) for steps in paths]
     types = tuple(
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
     _strip(schema)  # in place, of logical types: an invalid datetime would stop the file
-    tops = {steps[0] for steps in columns}  # names of the record's fields that are needed
+    tops = {steps[0] for steps in paths}  # names of the record's fields that are needed
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     unions = [_branches(kind) for kind in kinds]
     types_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
@@ -117,21 +117,21 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     file.seek(0)
     reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)  # likewise: this reader has read the header anew
-    top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
-    is_nested, row_count, row_nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
+    top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in paths))
+    row_count, row_nulls = 0, _fields_of_nothing(reader.writer_schema)
     # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(row_nulls, 1))
     while rows := list(map(top_values_of, islice(reader, batch_rows))):
-        if is_nested:
-            pairs = zip(zip(*rows, strict=True), columns, strict=True)
-            rows = list(zip(*(walk(values, steps[1:]) for values, steps in pairs), strict=True))
         row_count += len(rows)
         if row_count > FILE_ROWS:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if row_count * row_nulls > most_nulls:
             raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
-        yield _batch([tuple(map(_decoded, row, types)) for row in rows] if has_bytes else rows, table.fields, types)
+        columns = [walk(values, steps[1:]) for values, steps in zip(zip(*rows, strict=True), paths, strict=True)]
+        if has_bytes:
+            columns = [list(map(_decoded, values, repeat(kind))) for values, kind in zip(columns, types, strict=True)]
+        yield _batch(columns, table.fields, types)
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
@@ -196,14 +196,14 @@ def _strip(schema: Any) -> None:
         _strip(inner_schema)
 
 
-def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
-    """Makes a batch of decoded rows, after `not_utf8` refused ones."""
-    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
+def _batch(columns: Sequence[Any], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
+    """Makes a batch of decoded values by column, after `not_utf8` refused rows."""
     try:
         arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}
     except UnicodeEncodeError:  # lone surrogates stand for bytes that were not UTF-8
-        encodable = [row for row in rows if all(map(_is_encodable, row))]
-        return _batch(encodable, fields, types, len(rows) - len(encodable))
+        bad_rows = {row for values in columns for row, value in enumerate(values) if not _is_encodable(value)}
+        encodable = [[value for row, value in enumerate(values) if row not in bad_rows] for values in columns]
+        return _batch(encodable, fields, types, len(bad_rows))
     return typed_batch(arrays, {"not-utf8": not_utf8})
 
 
