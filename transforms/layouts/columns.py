@@ -151,7 +151,7 @@ def _one_text(column: pa.StructArray) -> tuple[pa.Array, Bools]:
         if is_number(values.type):
             values = whole_number_texts(values)
         trimmed = pc.ascii_trim_whitespace(as_string(values) if is_text(values.type) else values.cast(pa.string()))
-        texts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), pa.scalar(None, pa.string()), trimmed))
+        texts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), None, trimmed))
     text = pc.binary_join_element_wise(*texts, " ")
     date, hour, minute = pc.extract_regex(text, _NIGHT_PATTERN).flatten()
     hour = pc.utf8_lpad(pc.subtract(hour.cast(pa.int64()), 24).cast(pa.string()), 2, "0")
@@ -242,7 +242,7 @@ def whole_number_texts(column: pa.Array) -> pa.Array:
     is_whole, integer_type = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
     if pa.types.is_floating(values.type):  # from 2^53 on, a float may be a rounded integer: these are null too
         is_whole, integer_type = pc.and_(is_whole, pc.less(pc.abs(values), _EXACT_FLOATS)), pa.int64()
-    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer_type).cast(pa.string())
+    return pc.if_else(is_whole, values, None).cast(integer_type).cast(pa.string())
 
 
 def nulls(column: pa.Array) -> Bools:
@@ -271,7 +271,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
         bare = pc.ascii_trim(text, characters=" \t")
     missing: Bools = pc.binary_length(bare).fill_null(0).to_numpy(zero_copy_only=False) == 0
     if missing.any():
-        text = pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), text)
+        text = pc.if_else(pa.array(missing), None, text)
     try:  # Arrow's parser takes plain notation, and the words for NaN and infinity, which are not finite
         values = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
         valid = np.isfinite(values)
@@ -282,7 +282,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     text = pc.ascii_trim(text, characters=" \t")
     missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(NULL_WORDS)).to_numpy(zero_copy_only=False)
     plain = pc.match_substring_regex(text, PLAIN_NUMBER)
-    values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
+    values = pc.if_else(plain, text, None).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
     numbers = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
     return Numbers(np.clip(numbers, -LARGEST_FLOAT, LARGEST_FLOAT), valid, missing)  # 1e999 is read as infinite
@@ -302,12 +302,12 @@ def timestamps(column: pa.Array) -> Instants:
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
     """Reads ISO texts by Arrow's fast cast, or by pattern where that is lax."""
-    text, nothing = as_string(column), pa.scalar(None, pa.string())
+    text = as_string(column)
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = pc.replace_substring_regex(text, " *(UTC|GMT)$", "Z")
     missing: Bools = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False) == 0
     if missing.any():
-        text = pc.if_else(pa.array(missing), nothing, text)
+        text = pc.if_else(pa.array(missing), None, text)
     seventh = pc.binary_slice(as_binary(text), 26, 27)  # digit of a fraction, as in 2026-05-13T08:15:00.123456789
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")  # cut to 6 digits; over 44 are bad
@@ -321,8 +321,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
                 return instants if kind is ABSOLUTE else place_local(instants, zone)
     signs = pc.add(pc.count_substring(text, "-"), pc.count_substring(text, "+"))  # a date has two, an offset one
     has_offset = pc.or_(pc.ends_with(text, "Z"), pc.greater(signs, 2))
-    utc = cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE)
-    local = cast_iso(pc.if_else(has_offset, nothing, text), LOCAL)
+    utc = cast_iso(pc.if_else(has_offset, text, None), ABSOLUTE)
+    local = cast_iso(pc.if_else(has_offset, None, text), LOCAL)
     us = utc.us + local.us  # each row is in one of them, and 0 in the other
     return place_local(absolute(us, utc.valid | local.valid, missing), zone, is_chosen=local.valid)
 
@@ -330,4 +330,4 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
 def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:
     """Casts texts of the form _ISO_PATTERN; others count as missing."""
     fits = pc.match_substring_regex(text, _ISO_PATTERN)
-    return timestamps(pc.if_else(fits, text, pa.scalar(None, pa.string())).cast(kind))
+    return timestamps(pc.if_else(fits, text, None).cast(kind))
