@@ -1,6 +1,7 @@
 """Assignment of fine cells to the nearest public shapes."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import h3.api.basic_int as h3_int
@@ -230,8 +231,11 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     is_line = shapes.reach_m[first] > 0
     lines = first[is_line]  # outlined wider than their reach: with few corners an outline would cut off cells within
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
-    metres, outline_of_position = shapely.get_coordinates(outline, return_index=True)
-    degrees = shapely.set_coordinates(outline, metres / shapes.scale[first][outline_of_position])
-    cells_of_outline = [np.array(h3_int.geo_to_cells(shape, FINE_RES), np.int64) for shape in degrees]
+    polygons, outline_of_polygon = shapely.get_parts(outline, return_index=True)
+    metres, polygon_of = shapely.get_coordinates(polygons, return_index=True)
+    degrees = shapely.set_coordinates(polygons, metres / shapes.scale[first][outline_of_polygon[polygon_of]])
+    cells_of_polygon = [np.array(h3_int.geo_to_cells(polygon, FINE_RES), np.int64) for polygon in degrees]
+    first_polygon = np.searchsorted(outline_of_polygon, np.arange(first.size + 1)).tolist()  # of each outline
+    cells_of_outline = [np.concatenate(cells_of_polygon[start:end]) for start, end in pairwise(first_polygon)]
     cells_of_row = [cells_of_outline[number] for number in (np.cumsum(is_first) - 1).tolist()]
     return np.concatenate(cells_of_row), np.repeat(np.arange(twin.size), [cells.size for cells in cells_of_row])
