@@ -181,10 +181,18 @@ def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_k
         streamed(folder, (0, own))
 
 
+COUNTS = (
+    levels_city.SPEC.replace('name = "mean"', 'name = "count"\nof = "vehicles"\nbound = 4')
+    .replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    .replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper")
+)
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
         (levels_city.SPEC, "live is needed"),
+        (COUNTS, "released of whole periods"),
         (city.SPEC.replace("minutes = 60", "minutes = 60\nallowed_lateness_s = 5"), "allowed_lateness_s must be 0"),
         (city.SPEC.replace('per = "hat"', 'per = "period"\nscope = "period"'), "stream never holds"),
     ],

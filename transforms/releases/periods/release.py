@@ -159,6 +159,11 @@ class CountRelease(PeriodRelease):
     learns = False
 
     @staticmethod
+    def why_no_stream(_allocation: object, _options: object) -> str:
+        """Explains why slots cannot be released singly."""
+        return "statistic 'count' is released of whole periods, which a stream never holds: use `hatstream release`"
+
+    @staticmethod
     def centres(_entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
         """Returns constant centres, as a count has no values."""
         return first_centres(len(policy.region), len(hours))
