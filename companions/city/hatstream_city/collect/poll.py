@@ -177,7 +177,9 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
             message = _unpacked(bytes(packed), encoding.lower())
         if not _is_feed(message):
             raise FetchError("the answer is not a GTFS-realtime message")
-        return ExchangeResult("new", conditions=_conditions(answer)), message  # headers of the next request
+        pairs = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of the next request (RFC 9110, 13)
+        conditions = {pairs[name]: answer.headers[name] for name in pairs if name in answer.headers}
+        return ExchangeResult("new", conditions=conditions), message
     except FetchError as error:
         return ExchangeResult("failed", str(error), error.retry_after_s), b""
     except tuple(kind for kind, _ in _REASONS) as error:  # whose own text would show the address, with its key
@@ -244,12 +246,6 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
     if len(message) > FEED_BYTES:
         raise FetchError(_TOO_LARGE)
     return message
-
-
-def _conditions(answer: requests.Response) -> dict[str, str]:
-    """Turns an answer's headers into conditions of the next request (RFC 9110, 13)."""
-    pairs = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
-    return {condition: answer.headers[header] for header, condition in pairs if header in answer.headers}
 
 
 def _retry_after_s(answer: requests.Response) -> float:

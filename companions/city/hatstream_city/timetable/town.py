@@ -224,19 +224,16 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     line_of: dict[tuple[int, str | None], int] = {}
     for (number, direction, line), _ in trips_of_way.most_common():
         line_of.setdefault((number, direction), line)
-    drawn = sorted(line_of.items(), key=str)  # as texts, since a direction may be None
-    features = [_line(feed, line, names[number], colours[number]) for (number, _), line in drawn]
-    return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
-
-
-def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> dict[str, Any] | None:
-    """Draws one line of a feed as GeoJSON feature; None without two points."""
-    rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
-    lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
-    if lat.size < 2:
-        return None
-    scale = np.radians([math.cos(math.radians(float(lat.mean()))), 1.0]) * EARTH_M  # metres of a degree
-    metres = shapely.linestrings(np.column_stack([lon, lat]) * scale)
-    degrees = shapely.get_coordinates(shapely.simplify(metres, SIMPLE_M, preserve_topology=False)) / scale
-    geometry = {"type": "LineString", "coordinates": np.round(degrees, 5).tolist()}  # 5 decimals: to about 1 m
-    return {"type": "Feature", "geometry": geometry, "properties": {"name": name, "colour": colour or ""}}
+    features = []
+    for (number, _), line in sorted(line_of.items(), key=str):  # as texts, since a direction may be None
+        rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+        lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
+        if lat.size < 2:
+            continue
+        scale = np.radians([math.cos(math.radians(float(lat.mean()))), 1.0]) * EARTH_M  # metres of a degree
+        metres = shapely.linestrings(np.column_stack([lon, lat]) * scale)
+        degrees = shapely.get_coordinates(shapely.simplify(metres, SIMPLE_M, preserve_topology=False)) / scale
+        geometry = {"type": "LineString", "coordinates": np.round(degrees, 5).tolist()}  # 5 decimals: to about 1 m
+        properties = {"name": names[number], "colour": colours[number] or ""}
+        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
+    return {"type": "FeatureCollection", "features": features}

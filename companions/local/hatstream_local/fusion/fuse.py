@@ -104,7 +104,17 @@ def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]
     for service, values in zip(reports.services, reports.values, strict=True):
         if not np.isnan(values).all():
             rows.append(_mean_row(Reports([service], values[None]), rules, service.name))
-    return rows + _share_rows(reports, rules)
+    # Shares of users by bucket of values: of Laplace reports, which are of any value, none can be counted.
+    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
+    users = int((~np.isnan(reports.values[is_used])).any(axis=0).sum())
+    if rules.buckets and users:
+        shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
+        shared = _row("share", FUSED, reports, users, unit="1")
+        shared |= {"status": "ok" if shares.converged else "not-converged"}
+        edges = [round(edge, 6) for edge in np.linspace(0, rules.upper_kmh, rules.buckets + 1).tolist()]
+        for share, (low, high) in zip(shares.shares.tolist(), pairwise(edges), strict=True):
+            rows.append(shared | {"value": round(share, 9), "from_kmh": low, "to_kmh": high})
+    return rows
 
 
 def _mean_row(reports: Reports, rules: FusionSpecification, name: str) -> Row:
@@ -115,23 +125,6 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str) -> Row:
     half = 2 * fused.standard_error * upper / 2  # two standard errors, in km/h: [-1, 1] is 2 long
     ends = {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
     return _row("mean", name, reports, fused.users, unit="km/h") | {"value": round(value, 9)} | ends
-
-
-def _share_rows(reports: Reports, rules: FusionSpecification) -> list[Row]:
-    """Estimates shares of users by bucket of values; none for Laplace reports alone."""
-    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
-    values = reports.values[is_used]  # `aggregate` leaves Laplace reports out: of any value, they cannot be counted
-    users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
-    if not rules.buckets or not users:
-        return []
-    shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
-    edges = [round(edge, 6) for edge in np.linspace(0, rules.upper_kmh, rules.buckets + 1).tolist()]
-    row = _row("share", FUSED, reports, users, unit="1")
-    row |= {"status": "ok" if shares.converged else "not-converged"}
-    return [
-        row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
-        for share, (low, high) in zip(shares.shares.tolist(), pairwise(edges), strict=True)
-    ]
 
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 2.0
 PAUSE_FACTOR = 5.0  # so many times what an update took passes before the next one, which leaves the machine to others
 
-Say = Callable[[str], None]
 
-
-def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
+def follow(site: Site, stop: threading.Event, say: Callable[[str], None] = note) -> None:
     """Updates a site whenever its files change, and once more at the stop.
 
     A fault of an update is reported once until it changes: the folder stays unchanged, and the next look tries again.

@@ -31,6 +31,19 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
     info = edition.info
     licence = {"name": info.licence.name, "title": info.licence.title}
     email = {"email": info.contact} if "@" in info.contact else {}
+    resources = []
+    for part in parts:
+        stem, _, ending = part.path.rpartition(".")
+        # A table's CSV has the plain name, so that other forms of it need another.
+        name = stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower()
+        resource: dict[str, Any] = {"name": name, "path": part.path, "title": part.title, "format": ending}
+        resource["mediatype"] = part.mediatype
+        if ending != "parquet":  # validators cannot count a Parquet file's bytes; SHA256SUMS has the hash of every file
+            resource |= {"bytes": part.size, "hash": f"sha256:{part.sha256}"}
+        if part.schema is not None:
+            resource |= {"profile": "tabular-data-resource", "encoding": "utf-8"} if ending == "csv" else {}
+            resource["schema"] = part.schema
+        resources.append(resource)
     return {
         "profile": "data-package",
         "name": re.sub(r"[^a-z0-9._-]+", "-", edition.spec.name.lower()).strip("-") or "dataset",
@@ -45,30 +58,11 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
         "bbox": list(edition.bbox),
         "privacy": edition.privacy(),
         "provenance": edition.provenance(),
-        "resources": [_resource(part) for part in parts],
+        "resources": resources,
     }
 
 
 KEYWORDS = ("speed", "public transport", "traffic", "differential privacy", "H3")
-
-
-def _resource(part: PublishedFile) -> dict[str, Any]:
-    """Describes a published file as resource of a data package."""
-    stem, _, ending = part.path.rpartition(".")
-    resource: dict[str, Any] = {
-        # A table's CSV has the plain name, so that other forms of it need another.
-        "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
-        "path": part.path,
-        "title": part.title,
-        "format": ending,
-        "mediatype": part.mediatype,
-    }
-    if ending != "parquet":  # validators cannot count a Parquet file's bytes; SHA256SUMS has the hash of every file
-        resource |= {"bytes": part.size, "hash": f"sha256:{part.sha256}"}
-    if part.schema is None:
-        return resource
-    of_csv = {"profile": "tabular-data-resource", "encoding": "utf-8"} if ending == "csv" else {}
-    return resource | of_csv | {"schema": part.schema}
 
 
 def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
