@@ -68,11 +68,13 @@ def _read_places(
         raise ValueError(f"there are at most {MOST_PLACES:,} places; it has {len(features):,}")
     import shapely
 
-    shapes = _shapes(features, buffer_m)
+    names, shapes = _names(features), _shapes(features, buffer_m)
     area_m2 = shapely.area(shapes.area)
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
+    for row in np.flatnonzero(shapely.is_empty(parts))[:1]:
+        raise ValueError(f"feature {feature_of[row] + 1} has an empty part: leave it out")
     # Cells that H3 allocates. Bounds in metres, (parts, 4), over metres per degree of west, south, east, north.
     room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), near.FINE_RES)
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
@@ -81,7 +83,7 @@ def _read_places(
         raise ValueError("places reach too far in all: cut long ones into parts")
     fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
     check_comparisons(area_m2 / fine_m2, shapely.get_num_coordinates(shapes.area))
-    names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
+    fine_cells = near.places_of_cells(near.near_pairs(shapes, report))
     coarse_cell = ancestors(fine_cells.cell, h3_int.get_resolution(region[0]))  # of each fine cell
     region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below
     place, cell, size = near.cells_by_place(fine_cells, region_index)

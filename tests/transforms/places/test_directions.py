@@ -84,6 +84,10 @@ def nested(depth):
     return [nested(depth - 1)] if depth else 0.0
 
 
+RING = [[LON, LAT], [LON + 0.01, LAT], [LON, LAT + 0.01], [LON, LAT]]
+WITH_EMPTY = feature("A", {"type": "MultiPolygon", "coordinates": [[RING], [[]]]})
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -102,6 +106,9 @@ def nested(depth):
         (collection(line("A", (0, 0), (0, 0.001))), "place 'A' has no part in the region"),
         (collection(line("A", (LAT, LON), (LAT, LON + 0.01), buffer_m=0)), "buffer_m must be 1 to 1000"),
         (collection(square("A", 0, 0, 40)), "square kilometres"),
+        (collection(WITH_EMPTY), "feature 1 has an empty part"),
+        (collection(None), "feature 1 needs a property name"),
+        (collection(line("A", (LAT, LON), (LAT, LON + 0.01)) | {"properties": ["A"]}), "needs a property name"),
     ],
 )
 def test_a_file_that_names_no_places_is_refused_with_the_feature_and_the_rule(document, message):
