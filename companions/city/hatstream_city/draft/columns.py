@@ -277,8 +277,10 @@ def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[
 
     These do by an impossible latitude, or a middle at sea unless swapped.
     """
+    if not _may_be_crossed(lat, lon, guessed):
+        return lat, lon
     lats, lons = _numbers(arrays[lat]), _numbers(arrays[lon])
-    if not _may_be_crossed(lat, lon, guessed) or lats is None or lons is None or not (lats.size and lons.size):
+    if lats is None or lons is None or not (lats.size and lons.size):
         return lat, lon
     north, east = float(np.median(lats)), float(np.median(lons))
     if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees

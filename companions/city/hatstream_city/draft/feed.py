@@ -206,7 +206,7 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     """
     values, times = np.unique(speed, return_counts=True)
     is_repeated = times >= max(3, 0.002 * speed.size)
-    negatives = values[is_repeated & (values < 0)].tolist()[:4]
+    negatives = values[is_repeated & (values < 0)].tolist()[:4]  # more, and more than three high ones, are no codes
     high, speeds = [], speed[speed >= 0]
     for value in values[is_repeated & (values > 0)][::-1][:3].tolist():
         speeds = speeds[speeds != value]

@@ -129,7 +129,7 @@ def plausibility(rows: DraftPositions) -> int:
     days = np.stack([rows.vehicle, rows.us // _DAY_US])
     if np.median(np.unique(days, axis=1, return_counts=True)[1]) >= 2:  # rows by id and day
         return LIKELY
-    is_snapshot = np.ptp(rows.us) <= 1_800_000_000  # half an hour, which may have each id once, whatever ids are of
+    is_snapshot = np.ptp(rows.us) <= 1_800_000_000  # half an hour, in which each id may come once, whatever it is of
     return UNKNOWN if is_snapshot else UNLIKELY
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from hatstream.api import AccountReport, Specification, count_days, load, note, progress_bars
 from hatstream_city.draft.draft import draft
 from hatstream_lab.demo.timetable import streets, write_timetable
-from hatstream_lab.evaluation.days import Days, joined_with_truth, tables_of, truth_of
+from hatstream_lab.evaluation.days import Days, joined_with_truth, tables_of
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from hatstream_publish.pages.page import MapTexts, Surroundings, draw_map
 from hatstream_publish.pages.places import read_ground, read_places
@@ -151,8 +151,7 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
     Returns the number of `streets`, and errors `learned` and `constant` (of the streets' true mean), in km/h.
     """
     on_streets = days.chosen(pc.is_valid(days.counted["place"]))
-    truth = truth_of(on_streets, {"place": None})  # None: the counted rows' own column
-    truth = truth.rename_columns({"place": "cell"})
+    truth = on_streets.truth_by({"cell": on_streets.counted["place"]})  # result rows name their place in column `cell`
     newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"]))).select(["cell", "value"])
     both = joined_with_truth(newest, truth, ("cell",))
     weight, truth_kmh = both["reports"] / both["reports"].sum(), both["truth"]

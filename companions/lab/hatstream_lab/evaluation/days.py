@@ -66,7 +66,28 @@ class Days:
     @cached_property
     def hats(self) -> pa.Table:
         """The truth of every HAT."""
-        return truth_of(self, dict.fromkeys(HAT_KEYS))
+        return self.truth_by(dict.fromkeys(HAT_KEYS))
+
+    def truth_by(self, columns: Mapping[str, pa.Array | None]) -> pa.Table:
+        """Sums reports by group: their number, vehicles, and means in km/h.
+
+        Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `mean_of_vehicles`, that of the means of
+        counted rows, each of one vehicle in a HAT. columns: grouping columns by name; None for one of the counted rows.
+        """
+        table = self.counted.select(["vehicle", "reports", "sums"])
+        table = table.append_column("vehicle_mean", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
+        for name, column in columns.items():
+            table = table.append_column(name, self.counted[name] if column is None else column)
+        sums = [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct"), ("vehicle_mean", "mean")]
+        groups = table.group_by(list(columns)).aggregate(sums)
+        reports = groups["reports_sum"].cast(pa.float64())
+        figures = {
+            "reports": reports,
+            "vehicles": groups["vehicle_count_distinct"],
+            "truth": pc.multiply(pc.divide(groups["sums_sum"].cast(pa.float64()), reports), self.step_kmh),
+            "mean_of_vehicles": pc.multiply(groups["vehicle_mean_mean"], self.step_kmh),
+        }
+        return pa.table({name: groups[name] for name in columns} | figures)
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
         """Makes the specification that spends epsilon `total` in `span_days`. delta: None for pure DP."""
@@ -207,28 +228,6 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
 def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
     """Computes slots' local hours from their numbers in the day, (rows,)."""
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
-
-
-def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
-    """Sums reports by group: their number, vehicles, and means in km/h.
-
-    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `mean_of_vehicles`, that of the means of counted
-    rows, each of one vehicle in a HAT. columns: grouping columns by name; None for a column of the counted rows.
-    """
-    table = days.counted.select(["vehicle", "reports", "sums"])
-    table = table.append_column("vehicle_mean", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
-    for name, column in columns.items():
-        table = table.append_column(name, days.counted[name] if column is None else column)
-    sums = [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct"), ("vehicle_mean", "mean")]
-    groups = table.group_by(list(columns)).aggregate(sums)
-    reports = groups["reports_sum"].cast(pa.float64())
-    figures = {
-        "reports": reports,
-        "vehicles": groups["vehicle_count_distinct"],
-        "truth": pc.multiply(pc.divide(groups["sums_sum"].cast(pa.float64()), reports), days.step_kmh),
-        "mean_of_vehicles": pc.multiply(groups["vehicle_mean_mean"], days.step_kmh),
-    }
-    return pa.table({name: groups[name] for name in columns} | figures)
 
 
 def indices_in(groups: pa.Table, keys: pa.Table) -> NDArray[np.int64]:

@@ -140,12 +140,8 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     """Computes the noise variance of a mean over SCALE users; None if unknown."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":  # uwa's weights depend on values
         return None
-    services = sorted(
-        _services("mean", MEANS[row["config"]]), key=lambda service: service.name
-    )  # as `Reports` has them
-    value = np.array(
-        math.sqrt(2 / 7)
-    )  # rms of 2 Beta(2, 5) - 1: variances are affine in v^2, and have their mean there
+    services = sorted(_services("mean", MEANS[row["config"]]), key=lambda service: service.name)  # as in `Reports`
+    value = np.array(math.sqrt(2 / 7))  # rms of 2 Beta(2, 5) - 1: as variances are affine in v^2, their mean is there
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
         return variances[row["column"]]

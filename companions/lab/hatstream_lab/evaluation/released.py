@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 from rich.table import Table as RichTable
 
 from hatstream.api import release_days
-from hatstream_lab.evaluation.days import (
-    BLOCK_H,
-    DELTA,
-    HAT_KEYS,
-    Days,
-    indices_in,
-    joined_with_truth,
-    local_hours,
-    truth_of,
-)
+from hatstream_lab.evaluation.days import BLOCK_H, DELTA, HAT_KEYS, Days, indices_in, joined_with_truth, local_hours
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Row, Table, Worst
 
 CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}  # HATs by true vehicles: from, below
@@ -107,7 +98,7 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
     }
     for product in PRODUCTS:
         if product in released:
-            rows = joined_with_truth(released[product], truth_of(days, keys[product]), list(keys[product]))
+            rows = joined_with_truth(released[product], days.truth_by(keys[product]), list(keys[product]))
             yield {"part": "products", **setting.labels, "product": product, **_intervals(rows, chosen=True)}
     if "place-standing" in released:
         yield from _places(days, setting, released["place-standing"])
@@ -132,8 +123,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
     """
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
-        # Result rows name their place in column `cell`. None: the counted rows' own column.
-        truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
+        truth = until.truth_by({"cell": until.counted["place"]})  # result rows name their place in column `cell`
         both = joined_with_truth(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
         has_value = ~np.isnan(both["value"])
@@ -169,7 +159,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
             part, counted_part = 0 * part, 0 * counted_part
         keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(counted_part)}
         # True percentiles of each group, (groups,), from its histogram, where enough vehicles passed.
-        truth = truth_of(days, keys).select([*keys, "vehicles"])
+        truth = days.truth_by(keys).select([*keys, "vehicles"])
         group_counts = np.zeros((truth.num_rows, counts.shape[1]), np.int64)
         np.add.at(group_counts, indices_in(truth, pa.table(keys)), counts)
         for name, values in zip(PERCENTILES, quantiles(group_counts, upper), strict=True):

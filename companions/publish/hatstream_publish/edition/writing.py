@@ -30,7 +30,8 @@ class FolderUpdate:
     def put(self, name: str, content: bytes) -> None:
         """Stages a file unless it is unchanged. Raises OSError."""
         self.digests[name] = hashlib.sha256(content).hexdigest()
-        path, is_known = self.folder / name, self.former.get(name) == self.digests[name]  # known: its size is enough
+        # What an earlier update of this process wrote is compared by its size alone.
+        path, is_known = self.folder / name, self.former.get(name) == self.digests[name]
         with suppress(OSError):
             if path.is_file() and path.stat().st_size == len(content) and (is_known or path.read_bytes() == content):
                 return
