@@ -18,7 +18,7 @@ from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import SpecificationError, check_name, need, raise_as, shortened
-from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
+from pipelines.specification.document import AccountTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.tables import not_added_up, read_keys
 from pipelines.specification.values import DECISIVE, AccountTerms, Cells, Input, Privacy
@@ -88,7 +88,7 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
 
 
 def account_of(account: AccountTable) -> AccountTerms:
-    """Checks and builds the account's terms. Raises SpecificationError."""
+    """Checks and builds the account's terms, its limit of a period or of spans. Raises SpecificationError."""
     check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
@@ -97,14 +97,9 @@ def account_of(account: AccountTable) -> AccountTerms:
     if account.since is not None and account.until is not None:
         need(account.since < account.until, "account.since", "must be before account.until", account.since)
     fields = {name: getattr(account, name) for name in DECISIVE}  # all but the limit
-    return AccountTerms(limit=_limit_of(account), **fields)
-
-
-def _limit_of(account: AccountTable) -> Limit:
-    """Checks and builds the limit of a period, or of spans. Raises SpecificationError."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
-        return _accounted(account.limit, account.accounting)
+        return AccountTerms(limit=_accounted(account.limit, account.accounting), **fields)
     need(bool(account.limits), "account.limit", "or account.limits must be set", "missing")
     need(account.unit == "vehicle-day", "account.limits", "goes with account.unit = 'vehicle-day'", account.unit)
     days = [span.days for span in account.limits]
@@ -117,7 +112,7 @@ def _limit_of(account: AccountTable) -> Limit:
             need(fits, "account.limits", "have pure only beside delta", f"{span.days} days without delta")
             limit = PureLimit(span.epsilon) if span.delta is None else DeltaLimit(span.epsilon, span.delta, span.pure)
             spans.append(Span(span.days, _accounted(limit, account.accounting)))
-        return SpanLimits(tuple(spans))
+        return AccountTerms(limit=SpanLimits(tuple(spans)), **fields)
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
@@ -185,7 +180,22 @@ def cells_of(document: Document, folder: Path) -> Cells:
         fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
         rule = "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north"
         need(fits, "cells.bbox", f"{rule} (west > east crosses the antimeridian)", edges)
-    region = _region(table, folder)
+    need(0 <= table.resolution <= 15, "cells.resolution", "must be between 0 and 15", table.resolution)
+    region = None  # of "occupied": all cells with reports
+    if table.region != "occupied":
+        try:
+            if isinstance(table.region, list):
+                region = cells_of_list(table.region, table.resolution)
+            else:
+                alternatives = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
+                content = msgspec.json.decode(text_of(folder, table.region, "cells.region", alternatives))
+                region = cells_of_geojson(content, table.resolution)
+        except RecursionError:
+            name = shortened(repr(table.region))
+            raise SpecificationError(f"cells.region: {name} is JSON nested too deeply") from None
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
+            raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
+        need(bool(region), "cells.region", "must hold at least one cell at this resolution", "empty")
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
 
@@ -195,26 +205,6 @@ def text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
         return read_text(folder / name, REGION_BYTES)
     except OSError as error:
         raise SpecificationError(f"{field}: {error.strerror}: {shortened(repr(name))}{alternatives}") from None
-
-
-def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
-    """Reads the region's H3 cells; None for all with reports. Raises SpecificationError."""
-    need(0 <= cells.resolution <= 15, "cells.resolution", "must be between 0 and 15", cells.resolution)
-    if cells.region == "occupied":
-        return None
-    try:
-        if isinstance(cells.region, list):
-            cells_listed = cells_of_list(cells.region, cells.resolution)
-        else:
-            alternatives = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
-            document = msgspec.json.decode(text_of(folder, cells.region, "cells.region", alternatives))
-            cells_listed = cells_of_geojson(document, cells.resolution)
-    except RecursionError:
-        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is JSON nested too deeply") from None
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
-        raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
-    need(bool(cells_listed), "cells.region", "must hold at least one cell at this resolution", "empty")
-    return cells_listed
 
 
 def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:

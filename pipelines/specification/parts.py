@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
 
@@ -146,10 +147,8 @@ def _cut_places(
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
     hashed: dict[str, Any] = {"share": str(table.share)}
     if table.resolution is not None:
-        from transforms.places.hexagons import cell_text
-
-        coarse = int(cell_text(region[0])[1], 16)  # an H3 cell's second hexadecimal digit is its resolution
-        steps = table.resolution - coarse  # each divides a cell by seven; 0, or a resolution above 15, fails below
+        steps = table.resolution - h3_int.get_resolution(region[0])  # each divides a cell by seven
+        # No steps, and resolutions above 15, are refused by `hexagon_pieces`.
         if steps > 0 and table.resolution <= 15 and len(region) * 7**steps > MOST_PLACES:
             raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
         pieces, hashed["resolution"] = hexagon_pieces(region, table.resolution), table.resolution

@@ -89,8 +89,23 @@ def _lines() -> Iterator[str]:
         yield f"## [{name}]\n"
         yield f"{table['description']}{'' if required else ' Optional.'}\n"
         yield from _table(table)
-    yield from _statistics()
-    yield "## [[output]]\n"
+    yield "## [[statistic]]\n"
+    yield (
+        "Each table has a `name`; it may have a `mechanism`, a `weight` (its share of the HAT's epsilon, 1 if left "
+        "out) and the mechanism's options. [mechanisms.md](mechanisms.md) says what each does.\n"
+    )
+    yield "| statistic | default mechanism |"
+    yield "|---|---|"
+    for name, statistic in registry.registered().items():
+        yield f"| `{name}` | `{statistic.default}` |"
+    yield ""
+    yield "| mechanism | statistics | fits | options |"
+    yield "|---|---|---|---|"
+    for variant in variants():
+        options = "; ".join(_option(*option) for option in variant.options.items()) or "-"
+        statistics = ", ".join(f"`{name}`" for name in variant.statistics)
+        yield f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
+    yield "\n## [[output]]\n"
     output = table_type(OutputTable)
     yield f"{output['description']} [What is released](released.md#coarser-products) says more.\n"
     yield from _table(output)
@@ -114,27 +129,6 @@ def _table(table: Schema) -> Iterator[str]:
             default = f"`{_shown(inner['default'])}`" if "default" in inner else "-"
             default = "required" if key in table["required"] else default
             yield f"| `{key}` | {_escaped(_words(inner))} | {default} | {_escaped(inner.get('description', ''))} |"
-    yield ""
-
-
-def _statistics() -> Iterator[str]:
-    """Yields the reference of statistics and mechanisms, in Markdown."""
-    yield "## [[statistic]]\n"
-    yield (
-        "Each table has a `name`; it may have a `mechanism`, a `weight` (its share of the HAT's epsilon, 1 if left "
-        "out) and the mechanism's options. [mechanisms.md](mechanisms.md) says what each does.\n"
-    )
-    yield "| statistic | default mechanism |"
-    yield "|---|---|"
-    for name, statistic in registry.registered().items():
-        yield f"| `{name}` | `{statistic.default}` |"
-    yield ""
-    yield "| mechanism | statistics | fits | options |"
-    yield "|---|---|---|---|"
-    for variant in variants():
-        options = "; ".join(_option(*option) for option in variant.options.items()) or "-"
-        statistics = ", ".join(f"`{name}`" for name in variant.statistics)
-        yield f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
     yield ""
 
 

@@ -50,35 +50,28 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         fitting = f"those that fit: {', '.join(fit)}{did_you_mean(wanted, fit)}"
         raise SpecificationError(f"statistic {name!r}: mechanism {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
+    cls, filled_in = mechanisms[wanted], {"prior": prior, "statistic": statistic.name}  # fields that are no options
+    defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
+    options = defaults.keys() - filled_in.keys()
     with raise_as(SpecificationError, (msgspec.ValidationError, ValueError), f"statistic with mechanism {wanted!r}: "):
-        filled_in = {"prior": prior, "statistic": statistic.name}
+        for key in table:
+            if key not in options:
+                hint = did_you_mean(key, [*options, "name", "mechanism", "weight"])
+                raise ValueError(f"unknown option {key!r}; it has {sorted(options) or 'none'}{hint}")
+        # Plain estimators also cap the samples (m_ub) of vehicles left after suppression (algorithms 9.4).
         takes_caps = document.privacy.composition == "clip-user" and statistic.takes_caps
-        mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=takes_caps)
+        if takes_caps and defaults.get("m_ub") == "none":
+            table = {"m_ub": "opt"} | table  # the cap of least error; the specification's own m_ub wins
+        try:
+            fixed = {key: value for key, value in filled_in.items() if key in defaults}
+            mechanism: Mechanism = replace(msgspec.convert(table, cls), **fixed)  # type: ignore[type-var]
+        except msgspec.ValidationError as error:  # which names the option and its type, but not what it is
+            key = str(error).rpartition("$.")[2].strip("`")
+            raise ValueError(f"{error}{f'; it is {table[key]!r}' if key in table else ''}") from None
         check_outputs(mechanism, statistic)
         share = fraction_from_toml(weight)
         need(share > 0, "statistic.weight", "must be above 0", share)
         return statistic.name, mechanism, share
-
-
-def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
-    """Builds the mechanism from options and filled-in fields.
-
-    caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4).
-    """
-    defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
-    names = defaults.keys() - filled_in.keys()
-    for name in options:
-        if name not in names:
-            keys = [*names, "name", "mechanism", "weight"]
-            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, keys)}")
-    if caps and defaults.get("m_ub") == "none":  # m_ub: cap of a vehicle's samples in a HAT; "opt": of least error
-        options = {"m_ub": "opt"} | options  # instead of no cap; the specification's own m_ub wins
-    fixed = {name: value for name, value in filled_in.items() if name in defaults}
-    try:
-        return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
-    except msgspec.ValidationError as error:  # which names the option and its type, but not what it is
-        name = str(error).rpartition("$.")[2].strip("`")
-        raise ValueError(f"{error}{f'; it is {options[name]!r}' if name in options else ''}") from None
 
 
 def levels_of(
@@ -90,10 +83,9 @@ def levels_of(
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
         extras: dict[str, object] = {f"privacy.{name}": getattr(privacy, name) for name in totals}
-        extras |= {"fleet": document.fleet, "live": document.live}
         # Places need `levels`; with a column they are public keys, which go with any mechanism.
-        extras["places"] = document.places if document.places and not document.places.column else None
-        extras["output"] = document.output or None
+        places = document.places if document.places and not document.places.column else None
+        extras |= {"fleet": document.fleet, "live": document.live, "places": places, "output": document.output or None}
         for name, value in extras.items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None

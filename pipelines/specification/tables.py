@@ -237,7 +237,6 @@ def fraction_from_toml(value: object) -> Fraction:
     raise ValueError(f"expected a number, got {value!r}")
 
 
-_LIMIT_KEYS = {"epsilon", "delta", "pure"}
 _NO_GAUSSIAN_NOISE = (
     "the account has a limit without delta, so it allows no Gaussian noise, however little is asked for: leave out "
     "privacy.delta, or take an account of which every limit has a delta"
@@ -256,7 +255,7 @@ def limit_from_toml(value: Any) -> Limit:
     """
     if isinstance(value, int | Decimal):
         return PureLimit(fraction_from_toml(value))
-    if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _LIMIT_KEYS:
+    if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= {"epsilon", "delta", "pure"}:
         raise ValueError("expected a number, or { epsilon = .., delta = .. }, which may have pure = .. too")
     numbers = {name: fraction_from_toml(number) for name, number in value.items()}
     return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))
