@@ -16,21 +16,7 @@ MOST_DAYS = 366  # to come that are forecast at once
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
-    from transforms.releases.periods.products import Product, ProductName
-    from transforms.time.calendar import Timetable
-
-
-def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str, ...]) -> list[Product]:
-    """Makes products by name. parts: of the day, as HH:MM-HH:MM. Raises UsageError."""
-    from transforms.releases.periods.products import product_of
-
-    if parts and not {"cell-part", "place-part"} & {*names}:
-        raise UsageError("--part goes with --product cell-part and --product place-part")
-    with raise_as(UsageError, ValueError, "--part: "):
-        return [
-            product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
-            for name in dict.fromkeys(names)
-        ]
+    from transforms.releases.periods.products import ProductName
 
 
 _HELP = """Estimate again, from the ledger, days released by 'levels': no data is read, and nothing is spent.
@@ -93,16 +79,25 @@ def estimate(
     """Writes estimates of released periods again."""
     from pipelines.inputs import range_of
     from pipelines.runs import estimates
+    from transforms.releases.periods.products import product_of
 
     spec = options.loaded(spec_path, quiet=as_json)
-    calendar = range_of(spec.timetable, start, end)
+    table = spec.timetable
+    calendar = range_of(table, start, end)
     try:
         next_day = date.fromisoformat(end) + timedelta(days=1) if forecast else None
     except ValueError:
         raise UsageError(f"--forecast needs --to as a date; {end!r} is not one") from None
+    outputs = outputs_for(spec)
+    if parts and not {"cell-part", "place-part"} & {*products}:
+        raise UsageError("--part goes with --product cell-part and --product place-part")
+    with raise_as(UsageError, ValueError, "--part: "):
+        coarser = [
+            product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
+            for name in dict.fromkeys(products)
+        ]
     with options.progress_bars(quiet=as_json) as report:
-        outputs = outputs_for(spec)
-        recorded = estimates.recorded(spec, location, _products(spec.timetable, products, parts))
+        recorded = estimates.recorded(spec, location, coarser)
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast and next_day:
             written += estimates.forecast(recorded, next_day, forecast, outputs)

@@ -1,7 +1,6 @@
 """HATs of a plan under public counts, and a vehicle's composed epsilon."""
 
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
@@ -67,17 +66,14 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def epsilon_of(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon  # an unknown one may be the largest
 
-    # Of numbers of HATs, the largest that is known; None if none is, as 0 is no number of HATs.
-    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
+    numbers = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
+    # Of numbers, the largest that is known; None if none is, as 0 is no number of HATs.
+    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in numbers}
     for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
         largest[name] = max((getattr(period, name) for period in periods), key=epsilon_of)
     dearest = max(periods, key=lambda period: epsilon_of(period.debit_of_a_period))  # a limit holds for each period
     lowest = min(period.epsilon_per_hat_least for period in periods)
     return hats, msgspec.structs.replace(dearest, epsilon_per_hat_least=lowest, **largest)
-
-
-_NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
-"""Fields of Composed that are numbers, of which the largest counts; None where no period's is known."""
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
@@ -103,7 +99,12 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
     vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))  # bound: most that a vehicle spends in a plan
-    hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
+    hats = list[PlannedHat]()
+    for tally, share in divided:
+        for _, of_slot in by_slot(tally):
+            with_vehicles = hats_of(of_slot).with_users().hats  # a cap may leave a HAT without any
+            for totals, reported in zip(with_vehicles, with_vehicles.reported.tolist(), strict=True):
+                hats.append(PlannedHat(totals.counts, reported, share.epsilon_hat))
     return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
 
 
@@ -116,14 +117,6 @@ def _period_days(spec: Specification) -> int | None:
 
 _VehicleHats = tuple[Int64s, Int64s, Int64s]
 """Columns (rows,), one row per vehicle and slot: the slot's index, the vehicle's, and its number of HATs there."""
-
-
-def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
-    """Yields a tally's HATs that have samples left after the cap."""
-    for _, rows in by_slot(part):
-        hats = hats_of(rows).with_users().hats  # a cap may leave a HAT without any
-        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):  # reported: samples before the cap
-            yield PlannedHat(totals.counts, reported, epsilon)
 
 
 def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:

@@ -1,7 +1,7 @@
 """Vehicles that a HAT needs, under public counts."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
 
@@ -50,15 +50,37 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
+    name, unit = stat.mechanism.name, spec.value.unit
     rows = [_need(spec, stat, epsilon * multiple, within, is_now=multiple == 1) for multiple in FACTORS]
-    name = stat.mechanism.name
+    now = next(row for row in rows if row.as_specified)
+    larger = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
+    goal = f"±{within:g} {unit} for a HAT at epsilon {now.epsilon:g}"
+    if now.vehicles is not None:
+        better = now.best_vehicles is not None and now.best_vehicles < now.vehicles
+        tail = f"; mechanism {now.best!r} needs {now.best_vehicles:,}" if better else ""
+        answer = f"{goal} needs {now.vehicles:,} vehicles in it with {name!r}{tail}."
+    elif now.best_vehicles is not None:
+        answer = (
+            f"{goal} is out of reach with {name!r}, whose clipping may move a mean by more: mechanism {now.best!r} "
+            f"needs {now.best_vehicles:,} vehicles in a HAT."
+        )
+    elif larger is not None:
+        answer = (
+            f"{goal} is out of reach with any mechanism: epsilon {larger.epsilon:g} has it with {larger.best!r} from "
+            f"{larger.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
+        )
+    else:
+        answer = (
+            f"{goal} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer "
+            "slots or larger cells."
+        )
     return MechanismNeeds(
         mechanism=name,
-        unit=spec.value.unit,
+        unit=unit,
         within=within,
         vehicles_in_a_hat=list(VEHICLES),
         by_epsilon=rows,
-        answers=[_answer(name, rows, f"±{within:g} {spec.value.unit}")],
+        answers=[answer],
     )
 
 
@@ -93,31 +115,6 @@ def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: i
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)  # between the two ends
     plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
     return min(plan.half_width(MISS), float(grid.upper))  # values lie from 0 to `upper`: no error is larger
-
-
-def _answer(name: str, rows: Sequence[Need], width: str) -> str:
-    """Describes how many vehicles a half width needs. width: with its unit."""
-    now = next(row for row in rows if row.as_specified)
-    goal = f"{width} for a HAT at epsilon {now.epsilon:g}"
-    if now.vehicles is not None:
-        better = now.best_vehicles is not None and now.best_vehicles < now.vehicles
-        tail = f"; mechanism {now.best!r} needs {now.best_vehicles:,}" if better else ""
-        return f"{goal} needs {now.vehicles:,} vehicles in it with {name!r}{tail}."
-    if now.best_vehicles is not None:
-        return (
-            f"{goal} is out of reach with {name!r}, whose clipping may move a mean by more: mechanism {now.best!r} "
-            f"needs {now.best_vehicles:,} vehicles in a HAT."
-        )
-    larger = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
-    if larger is not None:
-        return (
-            f"{goal} is out of reach with any mechanism: epsilon {larger.epsilon:g} has it with {larger.best!r} from "
-            f"{larger.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
-        )
-    return (
-        f"{goal} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
-        "or larger cells."
-    )
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:

@@ -140,8 +140,7 @@ def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE,
 @cache
 def day_total(levels: LevelsRelease, factor: Fraction = ONE, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
     """Computes epsilon, and rho with delta, of a day's share of a multiplied total."""
-    total = SpanTotal(1, ONE, levels.epsilon * factor, levels.delta, accounting=levels.accounting)
-    return total.of_a_day(share)
+    return SpanTotal(1, ONE, levels.epsilon * factor, levels.delta, accounting=levels.accounting).of_a_day(share)
 
 
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):

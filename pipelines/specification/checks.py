@@ -88,7 +88,7 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
 
 
 def account_of(account: AccountTable) -> AccountTerms:
-    """Checks and builds the account's terms, its limit of a period or of spans. Raises SpecificationError."""
+    """Checks and builds the account's terms, with its limit. Raises SpecificationError."""
     check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")

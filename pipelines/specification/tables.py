@@ -237,17 +237,6 @@ def fraction_from_toml(value: object) -> Fraction:
     raise ValueError(f"expected a number, got {value!r}")
 
 
-_NO_GAUSSIAN_NOISE = (
-    "the account has a limit without delta, so it allows no Gaussian noise, however little is asked for: leave out "
-    "privacy.delta, or take an account of which every limit has a delta"
-)
-_OTHER_NOISE_ERROR = (
-    "the account adds up Gaussian noise alone (account.accounting = 'gdp'), and what is released has none, or other: "
-    "give privacy.delta, which goes with mechanism 'levels', or take an account that sets a part of its limits apart "
-    "for pure claims ({ epsilon = .., delta = .., pure = .. })"
-)
-
-
 def limit_from_toml(value: Any) -> Limit:
     """Reads an account's limit: an epsilon, or epsilon and delta. Raises ValueError.
 
@@ -266,7 +255,16 @@ def not_added_up(limit: Limit, spent: Accountant) -> str:
     refusing = next((span.limit for span in limit.spans if not span.limit.can_add(spent)), None)
     if refusing is None:
         return ""
-    return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE_ERROR
+    if isinstance(refusing, PureLimit):
+        return (
+            "the account has a limit without delta, so it allows no Gaussian noise, however little is asked for: leave "
+            "out privacy.delta, or take an account of which every limit has a delta"
+        )
+    return (
+        "the account adds up Gaussian noise alone (account.accounting = 'gdp'), and what is released has none, or "
+        "other: give privacy.delta, which goes with mechanism 'levels', or take an account that sets a part of its "
+        "limits apart for pure claims ({ epsilon = .., delta = .., pure = .. })"
+    )
 
 
 def hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str = "") -> Iterator[str]:
