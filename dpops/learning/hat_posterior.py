@@ -63,14 +63,14 @@ class Learned:
         variances = posterior.variances_of_hats(hours, index, regressors)
         moved_kmh = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
         gate = Gate(
-            ratio=self._ratio(share, hours, index, means, variances),
+            ratio=self._ratio(share, hours, index, means, variances),  # of the map's error to a constant's
             moved_kmh=moved_kmh,
             total_sd=float(self.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (self.coming - 1 - index) < 2 * RECENT,  # so few days up to it: none is folded
         )
         one_weight = float(self.speeds.one_weights[index])  # of one vehicle
         spread = self.speeds.spread.cautious  # for intervals; updates use the learned one
-        # The gate judges the field; releases of single HATs are then added HAT by HAT.
+        # The gate judges the field; releases of single HATs, with these `precisions`, are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, self.speeds.spread)
         vehicles = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
         counts, nodes_kmh = np.maximum(vehicles, 1.0), kmh[..., None]  # a mean needs a vehicle; (.., NODES), (.., 1)
@@ -78,7 +78,7 @@ class Learned:
             values=kmh,
             variances=variances,
             of_ratios=ratio_variances(means, hats, log_variances),  # of means over uncertain weights
-            deviations=spread.of_reports(counts, nodes_kmh, precisions[..., None]),
+            deviations=spread.of_reports(counts, nodes_kmh, precisions[..., None]),  # of the vehicles that were there
             traffic_deviations=traffic_variances(spread.of(counts, nodes_kmh), precisions, spread.floor),
             precisions=precisions,
             spread=spread,

@@ -2,7 +2,8 @@
 
 Places are independent given their cells: neither smoothness between neighbours nor effects of groups gain anything.
 A released sum of speeds is weight times (speed - centre), so a place's weight and mean are learned together: weights
-are summed over on a grid, speeds integrated out, and the distribution of weights is learned from all places.
+are summed over on a grid, of RATIOS times the expected weight, and speeds integrated out. A law, or `ratios`, is a
+distribution of RATIOS, learned from all places. A report mean is weighted by the uncertain weight, as reports are.
 """
 
 import math
@@ -137,7 +138,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
-    """Learns places from sums; around.expected adds up to `whole_weight`."""
+    """Learns places from sums; around.expected adds up to the city's weight, `whole_weight`."""
     sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
@@ -145,12 +146,13 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     powers = _POWERS if around.sizes is not None else np.zeros(1)  # places other than segments have no sizes
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
-    means, report_means, variances, weights, weight_variances = moments  # report_means: weighted as reports are
+    # Of a place's speed at a time, of a report's speed (`report_means`), and of its weight.
+    means, report_means, variances, weights, weight_variances = moments
     # Against places that copy their cells' speeds; 0 without days.
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
-    values = report_means if evidence >= EVIDENCE else around.values  # the latter are mean speeds of cells
+    values = report_means if evidence >= EVIDENCE else around.values  # means of reports are published; else of cells
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
-    # `variances` add up: of the usual mean, of its distance from `values`, and of the released days' mean around it.
+    # Squared errors of `values` add up: variance of the usual mean, distance from it, and the days' mean around it.
     return PlaceFit(
         values=values,
         variances=variances + (means - values) ** 2 + day_variances / max(sums.days, 1),

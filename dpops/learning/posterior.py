@@ -177,9 +177,9 @@ class Posterior:
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
-                if block.regressor in regressors:  # b has the factor at its only effect; only one block has one here
+                if block.regressor in regressors:  # one lasting block at most: b has the factor at its only effect
                     factor = regressors[block.regressor][:, slots]
-                    entry = layout.index_of(block.name, int(days[slots[0]]))  # a daily block: one day for all
+                    entry = layout.index_of(block.name)
                     total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])
                     total[:, slots] += factor**2 * self._schur[entry, entry]
         return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))  # rounding: above 0
