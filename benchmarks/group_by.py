@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.processes import python_of
 from benchmarks.throughput import Case, generate, numbers, spec_of
-from pipelines.commands.options import console
+from pipelines.commands.terminal import console
 
 PACKAGES = ("polars", "polars-h3")
 DAY = "2026-05-13"

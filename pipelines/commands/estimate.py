@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.commands import options
+from pipelines.commands.terminal import progress_bars
 from pipelines.errors import UsageError, raise_as
 from pipelines.option_types import PRODUCTS
 
@@ -96,7 +97,7 @@ def estimate(
             product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
             for name in dict.fromkeys(products)
         ]
-    with options.progress_bars(quiet=as_json) as report:
+    with progress_bars(quiet=as_json) as report:
         recorded = estimates.recorded(spec, location, coarser)
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast and next_day:

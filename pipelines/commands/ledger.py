@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pipelines.commands.options import FILE, account_options, answer, console, json_option, spec_option
-from pipelines.commands.terminal import table_of
+from pipelines.commands.options import FILE, account_options, answer, json_option, spec_option
+from pipelines.commands.terminal import console, table_of
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation

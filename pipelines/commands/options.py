@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
-from pipelines.commands.terminal import console as console
-from pipelines.commands.terminal import progress_bars as progress_bars
+from pipelines.commands.terminal import progress_bars
 from pipelines.companions import extension
 from pipelines.errors import UsageError
 from pipelines.option_types import FORMATS, FURTHER, FiniteRange, LocalPath, listed

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.commands import options
-from pipelines.commands.terminal import table_of
+from pipelines.commands.terminal import console, progress_bars, table_of
 from pipelines.companions import extension
 from pipelines.errors import Report, UsageError
 from pipelines.option_types import FiniteRange
@@ -116,7 +116,7 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
     from transforms.ledger.head import LedgerError
 
     spec = options.loaded(spec_path, quiet=as_json)
-    with options.progress_bars(quiet=as_json) as report:
+    with progress_bars(quiet=as_json) as report:
         counts, recount = counts_of(spec, report)
         planned: Planned | PlannedLevels
         if spec.is_learned:
@@ -134,7 +134,7 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
         document = {**msgspec.to_builtins(planned), "newest_day": newest, "beware": beware}
         click.echo(msgspec.json.encode(document).decode())
         return
-    out = options.console()
+    out = console()
     if newest is not None:
         out.print(newest.answer)
     show(out)

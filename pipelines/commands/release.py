@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipelines.commands import options
-from pipelines.commands.terminal import note
+from pipelines.commands.terminal import note, progress_bars
 from pipelines.errors import DIFFERS, DONE, FAILED, UsageError
 from pipelines.option_types import InputFiles
 
@@ -100,11 +100,11 @@ def release(
         from pipelines.job import ledger_account_of
         from pipelines.runs.check_input import check_input as check
 
-        with options.progress_bars(quiet=as_json) as report:
+        with progress_bars(quiet=as_json) as report:
             checked = check(spec, calendar, files, ledger_account_of(spec, location, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if all(period.rows for period in checked.periods) else FAILED
-    with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, location, outputs):
+    with progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, location, outputs):
         run = scheduled.release(spec, calendar, files, outputs, location, report, engine=engine)
     print_summary(spec, run, location, as_json=as_json)
     # `opened` shows the operator's counters. Where counts are secret, a changed input decides no exit code.

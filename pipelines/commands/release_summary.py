@@ -15,8 +15,7 @@ from rich.console import Console
 from dpops.levels.parts import MOST_TIMES
 from pipelines.account.guarantee import Loss, bounds_of_account, levels_sentence, sentence, spending
 from pipelines.account.location import AccountLocation
-from pipelines.commands.options import console
-from pipelines.commands.terminal import table_of
+from pipelines.commands.terminal import console, table_of
 from pipelines.outcome import Outcome
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.runs.release import FinishedRun
@@ -280,7 +279,7 @@ def show_files(summary: dict[str, Any], console: Console) -> None:
     if number := summary.get("without_trip"):
         console.print(f"{number:,} rows of hours without a trip (slot.trips) are left out.")
     console.print(f"{len(files):,} files, first ... last:" if files else "no files")
-    for path in dict.fromkeys([files[0], files[-1]] if files else []):
+    for path in dict.fromkeys(files[:1] + files[-1:]):
         console.print(f"  {path}", soft_wrap=True)
     if summary["kafka"]:
         console.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True)

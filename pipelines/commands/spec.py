@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.options import FILE, console, json_option, loaded
-from pipelines.commands.terminal import with_verbosity
+from pipelines.commands.options import FILE, json_option, loaded
+from pipelines.commands.terminal import console, with_verbosity
 from pipelines.companions import COMPANION_COMMANDS, companion_command
 
 if TYPE_CHECKING:

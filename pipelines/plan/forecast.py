@@ -123,7 +123,7 @@ def label(mechanism: Mechanism) -> str:
 
 
 def plan_hats(
-    spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
+    spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float
 ) -> Planned:
     """Plans a release under public counts: errors, totals and other choices.
 

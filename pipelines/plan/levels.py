@@ -87,7 +87,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     operator_only: CountedFleet | None  # from secret counts
 
 
-def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
+def plan_levels(spec: Specification, within: float, counts: SampleCounts | None) -> PlannedLevels:
     """Plans a `levels` release. counts: of a period, secret, for the operator alone."""
     levels = spec.by_levels
     bounds, width = known_of(spec), spec.value.width  # public HATs and fleet; `width` converts differences from km/h
@@ -230,7 +230,7 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
             f"{goal} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, "
             "or, where vehicles' presence may be public, account.adjacency = 'counts-public'."
         )
-    if not levels.counts_public and levels.count_share is not None:
+    if levels.count_share is not None:
         answers.append(
             f"Of every period a noisy number of vehicles is released first, for {float(levels.count_share):.1%} of the "
             f"total: below a quarter of the {levels.fleet.vehicles:,} that are declared the run stops, for the input "

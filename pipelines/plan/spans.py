@@ -184,7 +184,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
     yield "", bounds, None if trips is None else trips.of_hats(cells, table)
     if spec.keys is None and spec.cells.resolution:  # public keys, such as lines, have no coarser ones
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
-        hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
+        hats = hats_of(parents, bounds.hats.hours)
         # A vehicle's HATs become fewer as its cells do, but there is at least one in each of its hours.
         touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
@@ -197,7 +197,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
         short = min(profile.hats / slots / profile.cells, 1)
         long = 1 - (1 - short) ** 2
         fewer = replace(profile, hats=max(round(long * profile.cells * slots / 2), 1))  # half as many slots
-        hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
+        hats = hats_of(spec.cells.region or (), bounds.hats.hours[::2])
         of_longer = None if trips is None else trips.of_hats(cells, replace(table, slot_minutes=minutes))
         yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), of_longer
 

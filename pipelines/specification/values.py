@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
@@ -52,8 +52,8 @@ class AccountTerms:
     timezone: str
     adjacency: str
     limit: Limit
-    since: date | None = None
-    until: date | None = None
+    since: date | None
+    until: date | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +94,14 @@ class Input:
     name: str
     columns: Mapping[str, Column] | None
     layout: Layout
-    derived: SpeedLimits | None = None
-    allowed_lateness_s: int = 0
-    headed: bool = False
-    turning: HeadingLimits | None = None
-    vehicle_form: VehicleForm = "text"
-    keyed: tuple[str, ...] | None = None
-    no_value: tuple[float, ...] = ()
-    chosen: Mapping[str, Column] = field(default_factory=dict)
+    derived: SpeedLimits | None
+    allowed_lateness_s: int
+    headed: bool
+    turning: HeadingLimits | None
+    vehicle_form: VehicleForm
+    keyed: tuple[str, ...] | None
+    no_value: tuple[float, ...]
+    chosen: Mapping[str, Column]
 
     @property
     def needs_whole_periods(self) -> str:
@@ -126,8 +126,8 @@ class Privacy:
     """Division of the budget. release_shards: number of parts of a slot's cells, drawn separately."""
 
     allocation: Allocation
-    cap: ContributionBound | None = None
-    release_shards: int = 1
+    cap: ContributionBound | None
+    release_shards: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +143,9 @@ class Specification:
     privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
     input: Input
-    levels: LevelsRelease | None = None
-    publisher: PublisherTable | None = None
-    trips: Trips | None = None
+    levels: LevelsRelease | None
+    publisher: PublisherTable | None
+    trips: Trips | None
 
     @cached_property
     def text(self) -> str:

@@ -102,7 +102,7 @@ def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, 
 
 def test_progress_is_reported_phase_by_phase(town, hatstream, monkeypatch):
     reports = []
-    monkeypatch.setattr("pipelines.commands.options.progress_bars", lambda **_: Reports(reports))
+    monkeypatch.setattr("pipelines.commands.release.progress_bars", lambda **_: Reports(reports))
     assert hatstream(*city.release(town))[0] == 0
     phases = dict.fromkeys(phase for phase, *_ in reports)
     assert list(phases) == [
