@@ -76,27 +76,24 @@ class HealthOptions:
         """Returns a writer of health lines; the stack closes its server. Raises OSError, MetricsError."""
         if self.log is not None:
             self.log.open("a").close()  # fails now if it cannot be written
-        if self.metrics is None:
-            return self._tell
-        from pipelines.runs.stream.metrics import Metrics, served  # and Prometheus' client with it
+        metrics = None
+        if self.metrics is not None:
+            from pipelines.runs.stream.metrics import Metrics, served  # and Prometheus' client with it
 
-        measured = Metrics(spec)
-        stack.enter_context(served(measured, self.metrics))
+            metrics = Metrics(spec)
+            stack.enter_context(served(metrics, self.metrics))
 
         def say(line: Summary) -> None:
-            self._tell(line)
-            measured(line)
+            text = msgspec.json.encode(line.whole().opened()).decode()  # with the operator's part
+            if self.log is None:
+                (click.echo if self.as_json else note)(text)
+            else:
+                with self.log.open("a") as file:
+                    file.write(f"{text}\n")
+            if metrics is not None:
+                metrics(line)
 
         return say
-
-    def _tell(self, line: Summary) -> None:
-        """Writes a line, with its operator's part, to the file or the terminal."""
-        text = msgspec.json.encode(line.whole().opened()).decode()
-        if self.log is None:
-            (click.echo if self.as_json else note)(text)
-            return
-        with self.log.open("a") as file:
-            file.write(f"{text}\n")
 
 
 health_options = options.packed(

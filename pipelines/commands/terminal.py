@@ -170,7 +170,12 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
     False
     """
     stop = threading.Event()
-    exit_timer = threading.Timer(within_s or 0.0, _end)
+
+    def end() -> None:
+        click.echo("stopped while work was unfinished", err=True)
+        os._exit(FAILED)  # at once, though threads still work
+
+    exit_timer = threading.Timer(within_s or 0.0, end)
     exit_timer.daemon = True
 
     def handle(_number: int, _frame: object) -> None:
@@ -186,9 +191,3 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
         exit_timer.cancel()
         for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-def _end() -> None:
-    """Ends the process at once, though threads still work."""
-    click.echo("stopped while work was unfinished", err=True)
-    os._exit(FAILED)

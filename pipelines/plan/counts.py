@@ -138,19 +138,19 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     wrong = np.flatnonzero((count < 1) | (count > MOST_SAMPLES))
     if wrong.size:
         raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_COUNT_RULE}")
-    slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
+    slots_named, vehicles_named = "slot" in names, "vehicle" in names
+    slot = _codes(path, table, "slot") if slots_named else np.zeros(count.size, np.int64)
     cell = _codes(path, table, "hat" if "hat" in names else "cell")
-    vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
+    vehicle = _codes(path, table, "vehicle") if vehicles_named else np.arange(count.size)
     hat = np.unique(slot * (int(cell.max()) + 1) + cell, return_inverse=True)[1]  # a code of each pair
     if np.unique(hat * (int(vehicle.max()) + 1) + vehicle).size < count.size:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     if int(np.bincount(hat, count).max()) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
-    slots_named, vehicles_named = "slot" in names, "vehicle" in names
     origin = f"one HAT from {path}" if path.suffix == ".json" else str(path)
     counts = SampleCounts(slot, cell, vehicle, count, slots_named, vehicles_named, origin)
-    days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
+    days = _days(table.column("slot"), slot, timetable) if slots_named else None
     if days is None:
         return counts
     periods, codes = np.unique([timetable.period_of(day) for day in days], return_inverse=True)  # by code of slot
