@@ -26,10 +26,8 @@ def simulate(sources, cells, seed=1):
 
 
 def run_cell(data, label, epsilon, runs, seed):
-    def measure(data, cell, _run):
-        return papers.release_often(data, papers.contenders(data)[label], cell, seed)
-
-    [row] = Experiment(data, [papers.Cell(data.name, label, epsilon, runs)], measure).table(1).rows
+    cells = [papers.Cell(data.name, label, epsilon, runs)]
+    [row] = Experiment(data, cells, lambda data, cell, _run: papers.release_often(data, cell, seed)).table(1).rows
     return SimpleNamespace(**row)
 
 

@@ -111,22 +111,21 @@ def runs_option(number: int) -> Callable[[Any], Any]:
     return click.option("--runs", type=click.IntRange(1), default=number, show_default=True, help="Repetitions.")
 
 
-def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    """Reads rational numbers from 1e-6 to 1e6, as written. Raises UsageError."""
-    epsilons = [text_of_epsilon.strip() for text_of_epsilon in text.split(",")]
-    for text_of_epsilon in epsilons:
-        try:
-            epsilon = Fraction(text_of_epsilon)
-        except (ValueError, ZeroDivisionError):
-            epsilon = Fraction(0)
-        if not Fraction(1, 10**6) <= epsilon <= 10**6:
-            raise UsageError(f"{parameter.opts[0]} needs numbers from 1e-6 to 1e6; {text_of_epsilon!r} is not one")
-    return epsilons
-
-
 def epsilons_option(name: str, default: str, help: str) -> Callable[[Any], Any]:
-    """Creates an option of comma-separated epsilons."""
-    return click.option(name, default=default, show_default=True, callback=_epsilons_of, help=help)
+    """Creates an option of comma-separated epsilons, which the command gets as written."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, text: str) -> list[str]:
+        epsilons = [text_of_epsilon.strip() for text_of_epsilon in text.split(",")]
+        for text_of_epsilon in epsilons:
+            try:
+                epsilon = Fraction(text_of_epsilon)
+            except (ValueError, ZeroDivisionError):
+                epsilon = Fraction(0)
+            if not Fraction(1, 10**6) <= epsilon <= 10**6:
+                raise UsageError(f"{name} needs numbers from 1e-6 to 1e6; {text_of_epsilon!r} is not one")
+        return epsilons
+
+    return click.option(name, default=default, show_default=True, callback=read, help=help)
 
 
 noise_option = click.option(

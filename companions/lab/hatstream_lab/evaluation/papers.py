@@ -256,13 +256,12 @@ def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
     Figures, km/h: `error`, the mean absolute error as the papers have it, and its `standard_error`; `published`, of
     values clamped into [0, U], as they are published, which is what is forecast; `forecast`; `worst_case`.
     """
-    data = data_sets(sources)[cell.data]
-    yield from release_often(data, contenders(data)[cell.mechanism], cell, sources.seed)
+    return release_often(data_sets(sources)[cell.data], cell, sources.seed)
 
 
-def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) -> Iterator[Row]:
+def release_often(data: DataSet, cell: Cell, seed: int) -> Iterator[Row]:
     """Measures `cell.runs` releases of a data set by one mechanism, as one row."""
-    counts, epsilon = data.counts, Fraction(cell.epsilon)
+    counts, epsilon, mechanism = data.counts, Fraction(cell.epsilon), contenders(data)[cell.mechanism]
     hat = CountsKnown.all_of(counts)
     plan = mechanism.plans([hat], GRID, epsilon)[0]
     digest = hashlib.sha256(f"{seed}/{data.name}/{cell.mechanism}/{cell.epsilon}".encode()).digest()

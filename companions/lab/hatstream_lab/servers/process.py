@@ -44,10 +44,6 @@ class Server:
                 raise self._failure(f"was not ready after {seconds:.0f} s")
             time.sleep(0.05)
 
-    def said(self, words: str) -> bool:
-        """Checks the output for some words."""
-        return words in self._log.read_text(errors="replace")
-
     def stop(self) -> None:
         """Asks the process to end; kills it after STOP_S."""
         self._process.terminate()
@@ -161,29 +157,24 @@ def class_path(name: str) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     cache = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
     with _hold_lock(folder / ".lock"):
-        if not (cache.exists() and all(map(os.path.exists, cache.read_text().split(os.pathsep)))):
-            _fetch(pom, folder, cache, pom.with_name(f"{name}-jars.sha256").read_text())
+        if cache.exists() and all(map(os.path.exists, cache.read_text().split(os.pathsep))):
+            return cache.read_text()
+        unchecked = cache.with_suffix(".part")
+        command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}"]
+        command += ["org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"]
+        command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={unchecked}"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            output = (result.stdout + result.stderr)[-2_000:]
+            raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{output}")
+        jars = [Path(jar) for jar in unchecked.read_text().strip().split(os.pathsep)]
+        _check_jars(jars, pom.with_name(f"{name}-jars.sha256").read_text())
+        unchecked.replace(cache)
     return cache.read_text()
 
 
-def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
-    """Has Maven download a server's jars, and writes their class path to `cache`.
-
-    sums: expected SHA-256 of each jar, a line each. Raises RuntimeError.
-    """
-    unchecked = cache.with_suffix(".part")
-    command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}"]
-    command += ["org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"]
-    command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={unchecked}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(result.stdout + result.stderr)[-2_000:]}")
-    _check_jars([Path(jar) for jar in unchecked.read_text().strip().split(os.pathsep)], sums)
-    unchecked.replace(cache)
-
-
 def _check_jars(jars: Sequence[Path], sums: str) -> None:
-    """Raises RuntimeError unless jars match their checksums."""
+    """Raises RuntimeError unless jars match `sums`, lines of SHA-256 and name."""
     expected = {name: digest for digest, name in (line.split("  ") for line in sums.splitlines())}
     digests = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
     if wrong := sorted({name for name, _ in digests.items() ^ expected.items()}):
