@@ -124,7 +124,23 @@ def _places_of(
     try:
         content = None if table.file is None else msgspec.json.decode(read(table.file, "places.file"))
         visits = None if table.visits is None else read(table.visits, "places.visits")
-        return _cut_places(table, region, content, visits, progress)
+        need(0 < table.share < 1, "places: share", "must be above 0 and below 1", table.share)
+        hashed: dict[str, Any] = {"share": str(table.share)}  # what a spec_id rests on
+        if table.resolution is not None:
+            steps = table.resolution - h3_int.get_resolution(region[0])  # each divides a cell by seven
+            # No steps, and resolutions above 15, are refused by `hexagon_pieces`.
+            if steps > 0 and table.resolution <= 15 and len(region) * 7**steps > MOST_PLACES:
+                raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
+            pieces, hashed["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
+        else:
+            buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
+            pieces = shape_pieces(content, region, buffer_m, partial(progress, "places read"))
+            hashed["places"] = _digest(pieces)
+        if visits is not None:
+            numbers = _visits(visits, pieces.places.names)
+            hashed["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
+            pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
+        return PlacesRequest(table.share, hashed, pieces)
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except msgspec.MsgspecError as error:
@@ -134,37 +150,17 @@ def _places_of(
         raise SpecificationError(f"places: {shortened(str(error))}") from None
 
 
-def _cut_places(
-    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None, progress: Report
-) -> PlacesRequest:
-    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key.
+def _digest(pieces: Pieces) -> str:
+    """Hashes all of shapes that decides a report's place: their names, and where they lie.
 
-    The result's `share` is of a period's total; its `text` is what a spec_id rests on: of shapes their names and
-    where they lie: fine H3 cells, the place of each (by its piece, a place's part in a cell of the region), the cell of
-    each place, and with headings the row of each fine cell and the place of each row and sector.
+    Columns: fine H3 cells, the place of each (by its piece, a place's part in a cell of the region), the cell of each
+    place, and with headings the row of each fine cell and the place of each row and sector.
     """
-    if not 0 < table.share < 1:
-        raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
-    hashed: dict[str, Any] = {"share": str(table.share)}
-    if table.resolution is not None:
-        steps = table.resolution - h3_int.get_resolution(region[0])  # each divides a cell by seven
-        # No steps, and resolutions above 15, are refused by `hexagon_pieces`.
-        if steps > 0 and table.resolution <= 15 and len(region) * 7**steps > MOST_PLACES:
-            raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
-        pieces, hashed["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
-    else:
-        buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
-        pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-        digest = hashlib.sha256("\n".join(pieces.places.names).encode())  # of all that decides a report's place
-        of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
-        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
-            digest.update(column.astype("<i8").tobytes())  # in the same order of bytes on every machine
-        hashed["places"] = digest.hexdigest()[:16]  # 64 bits tell files apart
-    if visits is not None:
-        numbers = _visits(visits, pieces.places.names)
-        hashed["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
-        pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
-    return PlacesRequest(table.share, hashed, pieces)
+    digest = hashlib.sha256("\n".join(pieces.places.names).encode())
+    of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
+    for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
+        digest.update(column.astype("<i8").tobytes())  # in the same order of bytes on every machine
+    return digest.hexdigest()[:16]  # 64 bits tell files apart
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
