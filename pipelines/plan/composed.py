@@ -92,16 +92,16 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)  # a minute for each slot of a day
     plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1: accounts without dates, or slots
     divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally, suppressed rows at 0; its share)
-    hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
     # A code of each pair (slot, vehicle), and its number of cells with samples; without names `_composed` uses neither.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
     vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))  # bound: most that a vehicle spends in a plan
-    hats = list[PlannedHat]()
+    hats, hat_epsilons = list[PlannedHat](), list[Fraction]()  # hat_epsilons: by slot
     for tally, share in divided:
         for _, of_slot in by_slot(tally):
+            hat_epsilons.append(share.epsilon_hat)
             with_vehicles = hats_of(of_slot).with_users().hats  # a cap may leave a HAT without any
             for totals, reported in zip(with_vehicles, with_vehicles.reported.tolist(), strict=True):
                 hats.append(PlannedHat(totals.counts, reported, share.epsilon_hat))

@@ -151,7 +151,7 @@ def _places_of(
 
 
 def _digest(pieces: Pieces) -> str:
-    """Hashes all of shapes that decides a report's place: their names, and where they lie.
+    """Hashes what of shapes decides a report's place: names, and where they lie.
 
     Columns: fine H3 cells, the place of each (by its piece, a place's part in a cell of the region), the cell of each
     place, and with headings the row of each fine cell and the place of each row and sector.
