@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -85,6 +85,17 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, fac
     sink = io.BytesIO()
     pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")
     return sink.getvalue()
+
+
+def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> dict[str, Any]:
+    """Lists the places of all rows with shape, name and note, as GeoJSON."""
+    features = []
+    for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
+        place = places.place(cell)
+        properties = {"place": cell, "name": place.name, "note": place.note}
+        geometry = place.shape and place.shape.geometry
+        features.append({"type": "Feature", "id": cell, "geometry": geometry, "properties": properties})
+    return {"type": "FeatureCollection", "features": features}
 
 
 # --- programs' files: days, newest slot and index ---------------------------------------------------------------------

@@ -22,18 +22,8 @@ from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, shown, text_of
-from hatstream_publish.pages.places import NamedPlaces, box_of
-from hatstream_publish.pages.rows import (
-    ADVICE,
-    CITY,
-    HATS,
-    USABLE,
-    csv_bytes,
-    published,
-    table_of,
-    with_days,
-    with_trips,
-)
+from hatstream_publish.pages.places import box_of
+from hatstream_publish.pages.rows import ADVICE, HATS, USABLE, csv_bytes, published, table_of, with_days, with_trips
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 
 TRIPS = "trips.csv"  # copy of the specification's `slot.trips`
@@ -167,7 +157,7 @@ class Site:
         # Files with data, by name: tables of the whole range, places, maps, the privacy card and the newest values.
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
-        files["places.geojson"] = places_geojson(results.values(), places)
+        files["places.geojson"] = _json(formats.places_geojson(results.values(), places))
         files |= {**self._map(edition, rows), **self.public_inputs}
         card = f"{self.info.title}: privacy"
         files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
@@ -302,17 +292,6 @@ def _created(folder: Path) -> datetime | None:
         return datetime.fromisoformat(provenance["created"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
-    """Lists the places of all rows with shape, name and note, as GeoJSON."""
-    features = []
-    for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
-        place = places.place(cell)
-        properties = {"place": cell, "name": place.name, "note": place.note}
-        geometry = place.shape and place.shape.geometry
-        features.append({"type": "Feature", "id": cell, "geometry": geometry, "properties": properties})
-    return _json({"type": "FeatureCollection", "features": features})
 
 
 def _json(document: Any) -> bytes:
