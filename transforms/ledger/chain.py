@@ -3,7 +3,7 @@
 Whoever can write to the database could continue the chain. So an entry of an account whose key is at hand is signed:
 its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. After an account's first signed entry
 all must be; older ones stay. The entry that opens an account, or one of kind `signed`, records that the head file is
-signed.
+signed. That file remembers the newest entry of each ledger by its genesis: the first entry's hash, which names it.
 """
 
 import hashlib
@@ -87,12 +87,12 @@ def has_table(db: sa.Connection) -> bool:
 
 
 def genesis(db: sa.Connection) -> str | None:
-    """Reads the first entry's hash, which identifies a ledger."""
+    """Reads the first entry's hash, which names a ledger; None without any."""
     return _first_hash(db) if has_table(db) else None
 
 
 def tip(db: sa.Connection) -> tuple[str, int, str]:
-    """Reads the first entry's hash, and the newest sequence number and hash."""
+    """Reads the genesis, and the newest entry's sequence number and hash."""
     last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 
@@ -251,7 +251,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     Raises LedgerError if the remembered entry is missing, or for an unsigned head: that is accepted only where it knows
     the ledger, and no entry says that the head is signed.
     """
-    remembered = head.read_all().get(genesis(db) or "")  # by the first entry's hash, which names a ledger
+    remembered = head.read_all().get(genesis(db) or "")
     if remembered is None:
         if signature and not head.is_signed():
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
@@ -275,13 +275,13 @@ def check_unsigned(remembered: RememberedHead, about: Sequence[Entry], signature
 
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
-    """Checks whether this ledger's head entry is unsigned."""
+    """Checks whether the head's entry of this ledger is an older version's, unsigned."""
     remembered = head.read_all().get(genesis(db) or "")
     return bool(remembered and remembered.get("is_unsigned"))
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:
-    """Checks whether this key has spent here, which the head file must know."""
+    """Checks whether this key's accounts have entries, openings aside, which the head must know."""
     if signature is None:
         return False
     is_own = ENTRY.c.account.in_(own_accounts(of_accounts(db), signature))

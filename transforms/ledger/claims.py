@@ -1,4 +1,8 @@
-"""Comparison of stored plans' privacy claims with their debits."""
+"""Comparison of stored plans' privacy claims with their debits.
+
+A HAT has a list of claims, one per statistic with data; many HATs have equal lists, which are counted. A DebitGroup is
+the units that share a debit: a slot's shards or a period's stages, whose largest debit counts, or a period's slots.
+"""
 
 import math
 from collections import Counter, defaultdict
@@ -53,7 +57,7 @@ class _Claimed:
 
     def add(self, claimed: "ClaimedUnit") -> None:
         """Counts a unit's HATs by claims; keeps the largest debit of shards."""
-        unit, distinct, code_by_cell = claimed  # distinct: lists of claims; code_by_cell: each cell's index into it
+        unit, distinct, code_by_cell = claimed  # lists of claims; each cell's index of its list
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
         for code, number in Counter(code_by_cell.values()).items():
@@ -74,10 +78,10 @@ class _Claimed:
     def claim(self) -> Accountant:
         """Adds up a vehicle's claims in the dearest HATs that the debit pays.
 
-        Without an epsilon per HAT a vehicle is in all of them. Where a HAT draws some of its statistics only, the debit
-        does not tell how many HATs it paid for: it is then compared with one HAT's claims, which is a weaker check.
+        These are debit / epsilon of a HAT; all, where HATs have no epsilon of their own. Where a HAT draws some of its
+        statistics only, the debit does not tell their number: it is then compared with one HAT, a weaker check.
         """
-        hats: Counter[Accountant] = Counter()
+        hats: Counter[Accountant] = Counter()  # number of HATs by what one costs
         for claims, number in self.hats.items():
             hats[Accountant().compose(claims)] += number
         if not self.per_hat:  # no epsilon per HAT

@@ -1,7 +1,9 @@
 """Append-only ledger in which each slot is written once.
 
 Accounts, specifications, released slots (also the debits) and audit events are entries of one chain; its head is also
-stored outside the database, so that a rolled-back copy is noticed.
+stored outside the database, so that a rolled-back copy is noticed. `_run` calls a function in a transaction, `_write`
+advances the head file after it. ENTRY.c has the table's columns: LIVE_COLUMN in `shard` marks live slots' releases. A
+ledger's genesis, its first entry's hash, names it.
 """
 
 import os
@@ -42,7 +44,7 @@ class Ledger:
     def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
         """Opens a ledger by URL, with its head file.
 
-        signature: by the account's key; None: not made nor checked. read_only: neither writes nor waits for writers.
+        signature: by the account's key; None: makes and compares none. read_only: neither writes nor waits for writers.
         """
         self.url, self.signature = url, signature
         self._head = Head(head, signature)
@@ -83,7 +85,8 @@ class Ledger:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 
         def open_or_lower(db: sa.Connection) -> str:
-            if not self._compare_with_head(db) and chain.must_know(db, self.signature):  # a head unaware of releases
+            # A head file that lacks this ledger is accepted while the key has spent nothing in it.
+            if not self._compare_with_head(db) and chain.must_know(db, self.signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)  # refuses an account of another ledger
             recorded = spending.find_account(db, account.name)
@@ -104,7 +107,7 @@ class Ledger:
     def check_account(self, account: Account) -> None:
         """Raises AccountRefusal for missing or different accounts."""
         recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
-        if home is None:  # the genesis hash of the ledger in which the account lives
+        if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
         spending.check_match(recorded, account)
 
@@ -180,7 +183,7 @@ class Ledger:
         self._write(account, lambda db: chain.append(db, self.signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
-        """Records a run's stop at a period; True when first."""
+        """Records which run stopped first at a period; True if this one."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
         def write(db: sa.Connection) -> bool:
@@ -241,7 +244,7 @@ class Ledger:
         return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
-        """Reads a specification's oldest digest: plain or keyed, as later ones must be."""
+        """Reads a specification's oldest digest, whose form later ones must have."""
         query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
         return None if body is None else decode(body).digest
@@ -289,7 +292,7 @@ class Ledger:
             raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
-        """Checks that the head file knows this ledger's entry."""
+        """Checks that the head file knows this ledger. Raises LedgerError for contradictions."""
         return chain.fits(db, self._head, self.signature)
 
     def describe_head(self) -> str:
@@ -297,7 +300,7 @@ class Ledger:
         return self._run(lambda db: chain.describe_head(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """Returns the genesis of the account's ledger, if any; AccountRefusal for another one."""
+        """Returns the genesis of the account's ledger, None if new. Raises AccountRefusal for another."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
@@ -311,7 +314,7 @@ class Ledger:
         """Runs `work` in a transaction, then advances the head; failing: failpoint between them."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):  # not only another ledger's head
-            # Begun before heads were signed: its unsigned head is checked once more, and its chain signed from now on.
+            # An older version's head: it is compared once more, and signed from now on.
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")  # "" for an empty chain
         answer, tip = self._run(lambda db: (work(db), chain.tip(db)))  # tip: genesis, newest sequence number and hash

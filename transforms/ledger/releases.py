@@ -1,4 +1,8 @@
-"""Releases, each written once, and audit events of differences."""
+"""Releases, each written once, and audit events of differences.
+
+Units of a DebitGroup share a debit: those of one slot (stages have their period's first), or of a whole period.
+`column_of`: a unit's value in the column `shard`: its release shard, its stage's number, or LIVE_COLUMN.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -39,8 +43,8 @@ def record_missing(
     PeriodClosed for a live slot that comes too late, AccountRefusal if a whole period has other slots than recorded.
     """
     spec_id, period, slots = units[0].spec_id, units[0].period, [unit.slot_s for unit in units]
-    is_of_whole_period = DebitGroup.of(units[0]).slot_s is None  # its units share one debit: all are read
-    of_slots = None if is_of_whole_period else (min(slots), max(slots))
+    is_of_whole_period = DebitGroup.of(units[0]).slot_s is None
+    of_slots = None if is_of_whole_period else (min(slots), max(slots))  # None: all of the period
     recorded = recorded_units(db, signature, spec_id, period, slots=of_slots)
     if is_of_whole_period and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
@@ -68,7 +72,7 @@ def record_missing(
         for unit in missing
     ]
     new += _changes(db, account, differing)
-    if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
+    if redrawn:  # one audit event for all of this attempt; a draw equal to the recorded one is not in `redrawn`
         columns = _columns_of(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
         new.append({"kind": "redrawn", "account": account, **columns, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
@@ -107,7 +111,7 @@ def _repeats_plan(recorded: Any, offered: Any) -> bool:
 
 
 def _changes(db: sa.Connection, account: str, differing: Sequence[tuple[Unit, str]]) -> list[Entry]:
-    """Creates an audit event per unit and new digest, unless it is recorded."""
+    """Creates an audit event per differing unit, but none that is recorded already."""
     if not differing:
         return []
     unit, _ = differing[0]

@@ -1,4 +1,9 @@
-"""Accounts and spending: limits in force, excess, totals."""
+"""Accounts and spending: limits in force, excess, totals.
+
+A Debit is a unit's key and its claim; of a slot's shards, or a period's stages, the largest counts (`_sum`). An
+Accountant adds claims up by kind. A limit has spans, shortest first: one of 1 day limits a period, longer ones limit so
+many consecutive days, which are the periods then. ENTRY.c has the ledger's columns.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -122,7 +127,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     wanted: debits by period; recorded units' are free. Tried in order: a period that fits weighs on those after it.
     """
     limit = limit_in_force(db, account, limit)
-    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))  # spans ascend: the last is the longest
+    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
@@ -189,13 +194,14 @@ class SpanUse(NamedTuple):
 def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     """Computes by day how far the fullest span that contains it is spent."""
     spans, uses = limit_in_force(db, account).spans, []
-    sums = debited(db, account) if spans[-1].days > 1 else {}  # by day; spans ascend
+    sums = debited(db, account) if spans[-1].days > 1 else {}  # by day
     for span in spans:
         if not sums or span.days == 1:  # one day is a period, whose spending is shown by itself
             continue
-        shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]  # by window, one a day
+        # By window, of which one begins on each day, from `days - 1` days before the first debit on.
+        fractions = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]
         # Day i after the first debit lies in windows i to i + span.days - 1; windows go on beyond the last debit.
-        fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]
+        fullest = [max(fractions[start : start + span.days]) for start in range(len(fractions))]
         first = date.fromisoformat(next(iter(sums)))
         for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):  # days in a row with an equal part
             days = [(first + timedelta(days=index)).isoformat() for index in group]

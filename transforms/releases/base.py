@@ -49,10 +49,11 @@ class History(NamedTuple):
     def stop_once(self, unit: StageUnit, run: str) -> None:
         """Raises MustStop in the run that first meets a stopping unit, and its retries.
 
-        In unattended runs always, until an attended one has continued: then the period has a later stage.
+        In unattended runs always, until an attended one has continued: then the period has a later stage. run: name of
+        this run, which its retries have too.
         """
         account, stages = self.account, (entry.unit for entry in self.stages(unit.spec_id))
-        is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)  # true for retries of `run` too
+        is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)  # recorded, unless it is already
         has_gone_on = any(stage.period == unit.period and stage.stage > unit.stage for stage in stages)
         if is_first or (account.unattended and not has_gone_on):
             raise MustStop(unit.period)

@@ -1,4 +1,10 @@
-"""Slots' public plans, their noisy integers, and vehicles' spending."""
+"""Slots' public plans, their noisy integers, and vehicles' spending.
+
+`rows`: a tally, an entry per slot, cell and vehicle, with numbers of samples: `kept`, and `dropped` by a cap or by
+suppression. A claimed unit has the `distinct` lists of claims that HATs have, a claim per statistic, and by cell the
+index of its list. `factorize` gives sorted distinct `values` and each entry's `code`, the index of its value; `changes`
+marks entries that differ from the one before.
+"""
 
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +97,7 @@ def draw_releases(
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
     """
-    divided = []  # (rows, share, slots) by group; rows align with `reported`: suppressed ones stay, with 0 kept
+    divided = []  # (rows, share, `_Slot`s) by group; rows align with `reported`: suppressed ones stay, with 0 kept
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []  # joint_slots_s: starts of the plan's slots
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
@@ -132,11 +138,11 @@ def _units_of(
     slots: Mapping[int, SlotFacts],
     policy: Policy,
 ) -> Iterator[DrawnUnit]:
-    """Creates a plan's units, checking that debits cover claims and spending."""
-    allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
+    """Creates a plan's units. Raises LedgerError if claims exceed a debit."""
+    allocation, hat_costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure for _, exposure in drawn]
-    in_slot = [most_spent([exposure], costs) for exposure in exposures]  # the most that any vehicle spends in each
-    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))  # each slot's (most spent, debit)
+    in_slot = [most_spent([exposure], hat_costs) for exposure in exposures]  # the most that any vehicle spends in each
+    debits = allocation.debits(share, in_slot, most_spent(exposures, hat_costs))  # each slot's (most spent, debit)
     units = []
     for slot, (released, _), (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
@@ -180,7 +186,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[_Slot
     A statistic is drawn for up to about TOGETHER_ROWS rows at a time, which bounds memory.
     """
     occupied = [hats_of(slot.rows) for slot in by_slot]
-    with_users = [hats.with_users() for hats in occupied]  # without HATs whose reports are all dropped
+    with_users = [hats.with_users() for hats in occupied]  # without HATs whose samples are all dropped
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
     by_epsilon: dict[Fraction, list[int]] = {}  # numbers of slots, their indices in `by_slot`
     for number, slot in enumerate(by_slot):
@@ -206,8 +212,8 @@ def _slot_drawn(
 ) -> _SlotDrawn:
     """Lists a slot's releases by cell and statistic, and its vehicles' exposures.
 
-    Cells are the region's, else the occupied ones. occupied: its HATs with reports; with_users: those that keep a
-    report, which alone were drawn.
+    Cells are the region's in the slot's shard, else the occupied ones. occupied: HATs with reports; with_users: those
+    that keep a sample, which alone were drawn: `by_statistic` lists their draws.
     """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
@@ -226,11 +232,11 @@ def _slot_drawn(
 
 
 class SlotHats(NamedTuple):
-    """HATs of slots in sequence; one whose reports are all dropped has no users."""
+    """HATs of slots in sequence; one whose samples are all dropped has no users."""
 
     cell: Int64s  # int64 (HATs,), ascending within a slot
-    hats: Hats
-    columns: Mapping[str, Int64s]  # of statistics, in the order of the totals
+    hats: Hats  # users' totals, (users,), and by HAT the first user, numbers of users and of samples
+    columns: Mapping[str, Int64s]  # a tally's sums by name, (users,), in the order of the totals
 
     @classmethod
     def joined(cls, slots: Sequence["SlotHats"]) -> "SlotHats":
@@ -288,7 +294,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
     """Computes the most epsilon that any vehicle's HATs claim together."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
-    first = np.flatnonzero(changes(slot_of, cell_of))  # of a HAT: rows are sorted by slot, as `units`, and cell
+    first = np.flatnonzero(changes(slot_of, cell_of))  # row of each HAT: rows are sorted by slot, as `units`, and cell
     slot_s, cell = slot_of[first], cell_of[first]
     # A vehicle's HATs are counted by kind: by lists of claims, one for each statistic, of which few are distinct.
     kinds: dict[tuple[Claim, ...], int] = {}
@@ -297,10 +303,10 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
         numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.distinct]
         texts = texts_of(region, cell[slot_s == claimed.unit.slot_s])
         kind_of += [numbers[claimed.code_by_cell[text]] for text in texts]
-    kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
-    prices = [Accountant().compose(claims).pure for claims in kinds]
+    kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))  # by row
+    prices = [Accountant().compose(claims).pure for claims in kinds]  # epsilon of a HAT, by kind
     vehicles, vehicle = factorize(rows.vehicle[is_kept])
-    hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))
+    hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))  # by vehicle, then kind
     return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
 
 
@@ -322,7 +328,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
-    """Weighs requested statistics for suppression by shares of epsilon."""
+    """Sums shares of epsilon by kind of error: weights by which suppression counts errors."""
     shares = {"mean": Fraction(0), "variance": Fraction(0)}  # by what a statistic's error is like (`weighs_as`)
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share

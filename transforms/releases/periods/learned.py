@@ -1,6 +1,10 @@
 """Inference from recorded `levels` entries: centres, and estimates of cells, places and classes.
 
 A function of recorded entries in ledger order and of the policy; no data is read. A day recorded late counts as later.
+`models`: fit to all entries, which estimates recorded days and forecasts coming ones, as fields: values, variances and
+weights, (cells, slots). `coarser` averages a field by groups; `published` rounds it. Status: HELD_BACK: the day is not
+known well enough to be shown; PARENT: the parent's value, or for a place its cell's, stands for an unknown one. Levels
+have noisy sums by group: `weights`, and `speeds` of weight times (speed - centre).
 """
 
 import math
@@ -47,23 +51,23 @@ from transforms.releases.periods.states import learned_from
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Infers the next stage's centres: of the day itself by estimate, else by forecast."""
+    """Infers the next stage's centres: by the day's estimate, or a new day's forecast."""
     learned = learned_from(entries, policy)
-    last = bare_stage(entries[-1].unit)  # the newest stage; `number`: in its day, from 0; `stages`: of its day
+    last = bare_stage(entries[-1].unit)  # the newest stage, `number` of its day, from 0; after the last: a new day
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
     return centres_of(posterior.values, lowest=MARGIN_KMH, highest=policy.value.standard.upper - MARGIN_KMH)
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
-    """Infers differences of places from cells; None for other stages. entries: the day's last."""
+    """Infers places' differences from cells; None for other stages. entries: up to the stage."""
     places = policy.public_places
     if places is None or not stage.is_of_places:
         return None
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
     difference_kmh = np.zeros(places.cell.size) if learned is None else learned.differences  # 0: none yet
-    # Each slot's weight over that of a usual day, which is the number of vehicles. `Differences` needs weights of at
-    # least one step; and a noisy weight must not be boundless, so it is that of 100 days at most.
+    # Each slot's weight over that of a usual day, which is the number of vehicles. Below: at least one step, as
+    # `Differences` needs it, and at most that of 100 days, as a noisy weight must not be boundless.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
@@ -79,7 +83,7 @@ def day_estimates(
 ) -> HatEstimates:
     """Estimates the day `days_back` before the last, with parents' values for unknown HATs."""
     posterior = models.estimate(days_back)
-    shown = with_coarser(models, posterior, float(policy.value.standard.upper))  # HATs' and parents' numbers
+    shown = with_coarser(models, posterior, float(policy.value.standard.upper))  # HATs' numbers, then parents'
     parents = np.array(parent_texts(policy.region))  # (cells,), the name of each one's parent
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number, its bounds
@@ -98,7 +102,7 @@ def product_estimates(
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
-    """Estimates a period's products from its HATs' posterior; `forecast`: whether it is one."""
+    """Estimates a period's products from its HATs' posterior. forecast: whether that is one."""
     starts, tables, products = [facts.start for facts in slots], [], policy.products
     upper_kmh = float(policy.value.standard.upper)
     places = learned_places(entries, models, policy) if any(product.is_of_places for product in products) else None
@@ -111,7 +115,7 @@ def product_estimates(
             if places is not None:  # else no day has released places yet
                 tables.append(place_product(product, places, grouped, groups, slots, policy))
             continue
-        if product.name == "city-hour":  # an hour differs from its day only beyond its error
+        if product.name == "city-hour":  # an hour's value is its day's unless they differ by more than its error
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)  # all slots in group 0
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
         estimates = hat_estimates(published(groups, upper_kmh, forecast=forecast))
@@ -136,9 +140,9 @@ class LearnedPlaces(NamedTuple):
 
     public: Places
     fit: place_model.PlaceFit
-    cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
-    vehicles: place_model.VehiclesProved  # at least four proved
-    periods: int  # released ones
+    cells: Float64s  # (places,), mean of each one's cell in the hours of releases of places, km/h
+    vehicles: place_model.VehiclesProved  # at which places at least four vehicles are proved
+    periods: int  # number of all released ones
 
     @property
     def differences(self) -> Float64s:
@@ -153,9 +157,9 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         raise ValueError("the policy has no places")
     number = pieces.places.cell.size
     sums, proved = place_model.PlaceSums.none(number), place_model.VehiclesProved.none(number)
-    slots = Counter[int]()  # released slots by hour, see `Design`
+    slots_at = Counter[int]()  # number of released slots, by local hour (on weekends 24 more)
     for read, hours_of_day in read_part(entries, policy, "places"):
-        (level,), laid = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
+        (level,), laid = read.levels, read.stage.laid  # laid: the HATs of places that the stage measured
         if laid.differences is None:
             raise ValueError("the stage is not about places")
         slot_weights = np.array(laid.differences.slot_weights, np.float64)  # (slots,), in any unit
@@ -170,12 +174,12 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         )
         sums = sums.after(day)
         proved = proved.after(day, sums, read.stage.kind)  # of all days so far: places with AT_LEAST vehicles
-        slots.update(hours_of_day)
+        slots_at.update(hours_of_day)
     if not sums.days:
         return None
-    hours = np.array(sorted(slots), np.int64)
+    hours = np.array(sorted(slots_at), np.int64)
     # Cells' usual means over the hours of releases of places, each hour as often as it was released.
-    posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
+    posterior, times = models.forecast(hours), np.array([slots_at[hour] for hour in hours.tolist()])
     weights = posterior.weights * times  # (cells, hours)
     cell = pieces.places.cell  # (places,), index of each one's cell
     cell_means = (np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1))[cell]  # (places,), km/h
@@ -183,12 +187,12 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not traffic.size:  # no public list of visits: a place is expected to have as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
-    # Expected total weight: clipping to vehicles' bounds leaves about the part RETAINED; releases correct it below.
+    # Expected weight of all places: clipping leaves about the part RETAINED; `whole_weight` corrects it by releases.
     prior_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, policy.kind, places_a_cell)
     around = place_model.Around(
         values=cell_means,
         expected=place_model.whole_weight(sums, prior_weight) * traffic / traffic.sum(),
-        # Hexagons, which have no geometry of their own, are equally large.
+        # Numbers of fine cells; places that are hexagons have no geometries, and are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
     return LearnedPlaces(pieces.places, place_model.learn_places(sums, around), cell_means, proved, models.state.days)
@@ -204,17 +208,17 @@ def place_product(
 ) -> SlotEstimates:
     """Estimates a product of places: cells' values plus places' learned differences.
 
-    grouped, of_cells: groups of the product's times, and all cells' posterior at these times. place-standing has one
-    row a place for the whole period instead: what is learned of it so far.
+    grouped, of_cells: groups of the product's times, and all cells' posterior at these times. place-standing is the
+    usual mean of each place instead, learned from all days so far: one row a place for the period.
     """
     public_places, upper_kmh = places.public, float(policy.value.standard.upper)
     cell, shown = public_places.cell, published(of_cells, upper_kmh)  # cell: (places,), index of each one's
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
-        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # (places, 1); of all days
-        cell_means = places.cells[:, None]  # of each place's cell, in the same hours
-        shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
+        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # (places, 1)
+        cell_means = places.cells[:, None]
+        shift = cell_means - shown.values  # the cell's usual value is shown with an interval as wide as the period's
         with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
         value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in with_bounds)
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
@@ -223,8 +227,8 @@ def place_product(
         deviations = places.fit.day_variances[:, None]  # of a place's day around its usual one
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
-            share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
-            # Means over NODES (see `Field`), at least 1 / 20, so that TYPICAL's variance, falling with them, is finite.
+            share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # the maximum: lest it divides by 0
+            # Means over `Field`'s equally likely numbers; at least 1 / 20, lest TYPICAL's variance becomes infinite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # no part of a day varies less than the day
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
@@ -247,14 +251,14 @@ def _place_estimates(
 ) -> HatEstimates:
     """Gives places' values, (places, times), intervals and status; withholds those of cells held back.
 
-    A place is "ok" if its interval is narrow and it has enough vehicles even at their weight's lower bound; else its
-    status says whether to believe its cell in its place.
+    A place is OK if its interval is narrow and its weight, at its lower bound, is of enough vehicles; else PARENT where
+    its cell is OK, else UNRELIABLE. cell_numbers: of each place's cell, (places, times).
     """
     sd = np.sqrt(variances)
     half = Z95 * sd
     is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_AT_PLACE
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
-    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)  # PARENT: the cell is ok
+    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - half, values + half))
@@ -266,7 +270,7 @@ LEVELS = 0.15, 0.5, 0.85  # of the percentiles that products show; the 85th is w
 
 
 class LearnedClasses(NamedTuple):
-    """Posterior distributions, and (cells,) means and variances without class data, km/h."""
+    """Cells' speed distributions; their means (km/h) and variances by releases of means alone, (cells,)."""
 
     posterior: ClassFit
     means: Float64s
@@ -279,21 +283,21 @@ def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
 
 
 def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedClasses | None:
-    """Fits cells' distributions to recorded class sums, if any."""
+    """Fits cells' speed distributions to recorded sums by class; None without any."""
     if policy.classes is None:
         return None
     edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()
     sums = ClassSums.none(len(policy.region), edges.size - 1)
     for read, hours_of_day in read_part(entries, policy, "classes"):
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        # (cells, classes): moving reports were summed MOVING times, lest standing ones fill norms; now all count alike.
-        factors = times_of(classes) / MOVING
+        # Reports of moving classes were summed MOVING times, lest standing ones fill norms; now all count alike.
+        factors = times_of(classes) / MOVING  # (classes,)
         sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
         hours |= {*hours_of_day}
     if not sums.days:
         return None
     design = models.state.design
-    forecast = models.forecast(np.array(sorted(hours), np.int64))  # averaged over all hours below: one group of slots
+    forecast = models.forecast(np.array(sorted(hours), np.int64))  # below: averaged over hours, all slots in group 0
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
     fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
@@ -302,10 +306,10 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 
 
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
-    """Estimates a vehicle-day's total weight, whose norm is at most 1."""
-    if kind == "laplace":
-        return math.sqrt(MOVING)  # between 1, of one that only moves, and MOVING, of one that stands: less norm
-    # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
+    """Estimates a vehicle-day's total weight in classes, without the factor MOVING of moving reports."""
+    if kind == "laplace":  # weights of norm 1 add up to 1 if the vehicle only moves, to MOVING if it only stands
+        return math.sqrt(MOVING)  # between both
+    # Of a vector of Euclidean norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
 
@@ -314,8 +318,8 @@ def distribution_columns(
 ) -> list[NDArray[Any]]:
     """Lists a product's columns DISTRIBUTION, (cells, times) each, withheld where the mean is.
 
-    A cell's distribution is tilted (reweighted exponentially) to the mean of each time. learned: None before the first
-    release of classes; they also correct a cell's overall mean, which shifts all its times.
+    A cell's distribution is tilted (reweighted exponentially) to the mean of each time; the distribution's own mean
+    shifts all of these. learned: None before the first release of classes. groups, status: of the product's means.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]  # in the order of `Status`
     if learned is None:
@@ -324,8 +328,9 @@ def distribution_columns(
     means = groups.values + (posterior.means - learned.means)[:, None]  # (cells, times)
     # Classes narrow the variance of a cell's overall mean; that of its mean at any time is taken to shrink as much.
     shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
-    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times)
-    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)  # last axis: NODES, see `Field`
+    # Last axes of `Field`: equally likely numbers of vehicles.
+    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times, classes); (cells, times)
+    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
     percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's

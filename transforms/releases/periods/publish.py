@@ -96,7 +96,7 @@ def _columns(
 ) -> HatColumns:
     """Builds the result's columns, all cells slot after slot.
 
-    slots_of_rows: indices of slots. first, last: optional columns before and after the estimates', in the files' order.
+    slots_of_rows: indices of slots. first, last: columns before and after the estimates' optional ones.
     """
     unit = policy.value
     matrices = (estimates.value, estimates.lower95, estimates.upper95, estimates.sd)  # (cells, slots)
@@ -150,7 +150,7 @@ def sums_of(
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups
-        slot_groups = groups.shape[1]
+        slot_groups = groups.shape[1]  # groups ascend by group of cells, then of slots
         # Several kinds are classes of speed: then all slots are one group, and groups ascend by (cell, class).
         kinds, cell_names = policy.names_of(layout)
         # None where a deviation is infinite, as nothing was released.

@@ -1,4 +1,8 @@
-"""Release of whole periods by `levels`, stage by stage."""
+"""Release of whole periods by `levels`, stage by stage.
+
+`entries`: recorded stages in ledger order. A stage measures around centres that the newest entries teach; `rests_on` is
+the last one's number. A first stage may count vehicles alone. `joint_slots_s`: starts of a period's slots, in order.
+"""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,12 +69,12 @@ class PeriodRelease(VectorRelease):
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     draws_in_order = True
-    centres = staticmethod(learned_centres)  # of a stage, (cells, slots), from recorded entries, at least one
+    centres = staticmethod(learned_centres)  # of a stage, (cells, slots), from at least one entry
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
-        """Computes periods' debits, each at stage 0; the first period has other stages."""
+        """Computes each period's debit, for all stages, under its first stage's key."""
         policy, claims = self.policy, dict[str, list[Debit]]()
-        is_first = not history.stages(policy.spec_id)
+        is_first = not history.stages(policy.spec_id)  # a specification's first period has other stages, and costs
         for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
             cost = policy.on(period).cost_of_period(is_first)
             claims[period], is_first = [Debit(UnitKey(policy.spec_id, joint_slots_s[0], shard=0), cost)], False
@@ -96,13 +100,12 @@ class PeriodRelease(VectorRelease):
                 history.stop_once(unit, self.run)  # raises MustStop the first time: perhaps the wrong input
             if stage.number + 1 == stage.stages:
                 return []
-        slots = self.slots[first_s].joint_slots_s  # starts of the period's slots
+        slots = self.slots[first_s].joint_slots_s
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = history.stages(self.policy.spec_id)
         laid, is_first = self.plan(entries, facts[0].period, number, hours)
         sums = add_up(tallies(), self.policy, slots, laid)  # `tallies` is a call that reads them
         failpoint("before-noise")
-        # A specification's first period has other stages, and costs.
         unit = draw_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
@@ -110,15 +113,15 @@ class PeriodRelease(VectorRelease):
     def plan(self, entries: Sequence[StageEntry], period: str, number: int, hours: Sequence[int]) -> tuple[Stage, bool]:
         """Plans a period's stage `number`, from 0, or reads the recorded one.
 
-        Also returns whether it is planned as a first day, as it is without a complete earlier period, unless its first
-        recorded stage says otherwise. Vehicles are counted first if the last period did so. Centres rest on the newest
-        entry of earlier periods and its own: a period that waited for its operator may lie between them in the ledger.
+        Also returns whether the period is planned as a first one: without a complete earlier one, unless its recorded
+        stages say otherwise. Vehicles are counted first as in the last period. Centres rest on entries of earlier
+        complete periods and of its own: one that waited for its operator may lie between them in the ledger.
         """
         policy, recorded = self.policy, of_period(entries, period)  # recorded: this period's stages so far
         earlier = known_before(entries, period)
         precedent = recorded or of_period(earlier, earlier[-1].unit.period if earlier else "")
         has_count = bare_stage(precedent[0].unit).counts_vehicles if precedent else policy.count is not None
-        # A first day differs by its number of stages, less the one that counts vehicles.
+        # A first period differs by its number of stages, less the one that counts vehicles.
         is_first = bare_stage(recorded[0].unit).stages - has_count == len(policy.first) if recorded else not earlier
         if number < len(recorded):
             return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
@@ -143,8 +146,8 @@ class PeriodRelease(VectorRelease):
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """Lists complete earlier periods' stages, recorded before `sequence`."""
-    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]  # None: all so far
+    """Lists the stages of complete periods but `period`, recorded before `sequence` (None: so far)."""
+    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
     complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
     return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
@@ -173,7 +176,7 @@ class CountRelease(PeriodRelease):
         value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")  # counts are not converted
         (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
         read = read_unit(unit, policy.region)
-        (level,), bound = read.levels, read.stage.least_norm  # weights are counts over the bound: `counts_stage`
+        (level,), bound = read.levels, read.stage.least_norm  # weights are counts over the bound of their norm
         counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
         counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
         shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))

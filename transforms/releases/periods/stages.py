@@ -1,6 +1,8 @@
 """Plans of `levels` stages, and the units they record.
 
-A stage's unit has the period's first slot; a period's stages share a debit, as a slot's shards do.
+A stage's unit has the period's first slot; a period's stages share a debit, as a slot's shards do. A stage is laid on
+HATs: it sums weights, and weights times (speed - centre), by the groups of its levels. Pieces are a cell's parts in
+different places; rows of a region cut into pieces have a piece's index as cell. NOWHERE: no place, or no cell.
 """
 
 import hmac
@@ -84,8 +86,7 @@ class LevelsPolicy:
             total=self.total.times(share),
             day_share=share,
             epsilon=epsilon,
-            # Stages' shares stay parts of the unscaled total, and shrink as it does: debits divide them by `day_share`.
-            first=scaled(self.first, share),
+            first=scaled(self.first, share),  # still parts of the unscaled total
             later=scaled(self.later, share),
             live=None if self.live is None else replace(self.live, share=share * self.live.share),
             by_day=None,  # `count` is not scaled: its noise is equal on all days, and others leave its share to it
@@ -107,14 +108,14 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
-        """Names a level's kinds of groups (several: speed classes), and its cells or places."""
+        """Names a level's kinds (several: speed classes) and each cell group's cell or place."""
         region, names, grid = self.region, texts_of(self.region), self.value.standard
         if level.name == PLACE and self.public_places is not None:
             return [level.name], self.public_places.names
         if level.name == CLASS and self.classes is not None:
             edges = [f"{float(edge * grid.step):g}" for edge in (0, *self.classes.edges, grid.upper_steps)]
             kinds = [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
-            return kinds, [name for name in names for _ in kinds]
+            return kinds, [name for name in names for _ in kinds]  # each cell for all its classes
         if level.name in ("city", "hour", "part"):
             return [level.name], [CITY]
         coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
@@ -128,6 +129,7 @@ class LevelsPolicy:
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""
+        # Stages' shares are parts of the unscaled total: `on` has multiplied them and the total by `day_share`.
         return self.total.times(_whole(self.first if is_first else self.later) / self.day_share)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
@@ -165,7 +167,7 @@ def first_centres(cells: int, slots: int) -> Int64s:
 def rows_of(tally: Tally, cell: Int64s, slots: Sequence[int]) -> Rows:
     """Sums rows by vehicle, cell or place, and slot, dropping NOWHERE.
 
-    cell: each row's index of its cell or place.
+    cell: index of each row's cell or place. slots: sorted starts, whose indices the result has.
     """
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s)
     order = np.lexsort((slot, cell, tally.vehicle))
@@ -177,7 +179,7 @@ def rows_of(tally: Tally, cell: Int64s, slots: Sequence[int]) -> Rows:
 
 
 def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
-    """Sums rows by vehicle, cell and speed class, dropping NOWHERE. cell: each row's index."""
+    """Sums rows by vehicle, cell (an index by row) and speed class, dropping NOWHERE."""
     order = np.lexsort((cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
     counts = tally.sums[column.name][order]  # (rows, classes), of samples
@@ -185,7 +187,7 @@ def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
-    """Sums vehicles' vectors; no vehicle lies in two tallies."""
+    """Sums vehicles' vectors, which is right as no vehicle is in two tallies."""
     pieces, region = policy.places, np.array(policy.region, np.int64)
 
     def sums_of(tally: Tally) -> Sums:
@@ -246,7 +248,7 @@ def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places 
 def read_part(
     entries: Sequence[StageEntry] | Sequence[LiveEntry], policy: LevelsPolicy, part: PartName
 ) -> Iterator[tuple[ReleasedStage, list[int]]]:
-    """Decodes stages of a part (means, places or classes), with slots' hours (see `Design`)."""
+    """Decodes stages of a part of periods, with local hours (weekends': 24 more)."""
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == part):
         stage = read_unit(unit, policy.region, policy.public_places)
         yield stage, recorded_hours(unit.slot_start, unit.slot_end, stage.stage.laid.hats.hours)

@@ -1,7 +1,8 @@
 """State of the model from recorded entries, cached.
 
 The cache is signed for one specification with a key derived from the account's (none without key), and rebuilt from
-the ledger where missing, damaged or not matching.
+the ledger where missing, damaged or not matching. A state's `recent` days are as released; `older` ones are folded into
+mean days. The digest of n periods covers the public facts and all their entries: equal digests have equal states.
 """
 
 import hashlib
@@ -51,12 +52,12 @@ class Folded(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """Version of the model, digest and number of folded days' entries, encoded `Folded`."""
+    """State of a number of periods, as the file has it."""
 
-    version: int
-    rests_on: str
-    number: int
-    folded: bytes  # arrays as type, shape and bytes
+    version: int  # of the model
+    rests_on: str  # digest of the periods' entries
+    number: int  # of periods
+    folded: bytes  # encoded `Folded`: arrays as type, shape and bytes
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class StateFile:
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """Fits all periods, the newest entry's last, with cache."""
+    """Fits the model to all periods' means, the newest entry's period last, with cache."""
     by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
     for entry in entries:
         if part_of(entry.unit) == "means":  # others say nothing of means of cells
@@ -129,9 +130,9 @@ def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_rece
 class StateSource:
     """Inputs that determine a state."""
 
-    digests: tuple[str, ...]  # of public facts and of the first 0, 1, .. periods, in order
-    least_recent: int | None  # fewest periods kept as released, older ones are folded; None: all are kept
-    periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
+    digests: tuple[str, ...]  # of the first 0, 1, .. periods, in order
+    least_recent: int | None  # fewest periods that stay recent; None: all
+    periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # each one's stages of means
     policy: LevelsPolicy = field(compare=False, repr=False)
 
     def days(self, start: int, end: int) -> list[DayValues]:
@@ -139,7 +140,7 @@ class StateSource:
         days, fleet = [], self.policy.fleet
         for entries in self.periods[start:end]:
             released, hours = zip(*read_part(entries, self.policy, "means"), strict=True)  # hours: equal in all stages
-            # Without counts of too few vehicles, which stopped runs.
+            # Without counts of too few vehicles, at which a run stopped: perhaps its input was wrong.
             stages = tuple(stage_values(read, fleet) for read in released if not is_too_few(read, fleet.vehicles))
             days.append(DayValues(hours=np.array(hours[0]), stages=stages))
         return days
@@ -149,14 +150,14 @@ class StateSource:
 def _fitted(source: StateSource) -> Learned:
     """Fits all periods; most are folded into a state that is stored on disk.
 
-    Whole multiples of `least_recent` periods are folded, from two on: the file changes seldom. None: nothing is folded.
+    Whole multiples of `least_recent` periods are stored, from two on: the file changes seldom. None: nothing is folded.
     """
     policy, periods, step = source.policy, len(source.periods), source.least_recent
     state = empty = _empty_state(policy.region, facts_of(policy.fleet), step, policy.trips)
     if step is not None and periods >= 2 * step:
         folded_periods = periods // step * step
         file, digest = policy.cache_file, source.digests[folded_periods]
-        stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
+        stored = None if file is None else file.read()
         state = _newest_known(source, folded_periods, stored, empty)
         if state.days < folded_periods:
             for day in source.days(state.days, folded_periods):
@@ -175,7 +176,7 @@ def _fitted(source: StateSource) -> Learned:
 
 @lru_cache(maxsize=2)  # all fits of a city share its layouts of effects, which remember their `pair_sums`
 def _empty_state(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
-    """Makes a city's empty state; trips: a timetable's, whose visits the model expects."""
+    """Makes a city's state without days; trips: a timetable's, whose visits the model expects."""
     visits = None if trips is None or not trips.are_counted else trips.of_habits(texts_of(region))
     return State.new(replace(design_of(region), visits=visits), facts, least_recent)
 
@@ -190,7 +191,7 @@ def _newest_known(source: StateSource, most_periods: int, stored: StoredState | 
         if state.days <= most_periods and source.digests[state.days] == digest:
             return state
     if stored is not None and stored.number <= most_periods and source.digests[stored.number] == stored.rests_on:
-        # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
+        # The file lacks a state's recent days, `least_recent` of them: they are read from entries.
         recent = tuple(source.days(stored.number - (source.least_recent or 0), stored.number))
         with suppress(msgspec.MsgspecError):  # of another form
             older, start = msgspec.msgpack.decode(stored.folded, type=Folded, dec_hook=_array_of)
@@ -210,10 +211,10 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
-    """Reads a stage's sums over a typical vehicle-day's (live: vehicle-slot's) weight."""
+    """Reads a stage's sums in units of a typical vehicle-day's (live: vehicle-slot's) weight."""
     stage = read.stage
     typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
-    # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds they are not.
+    # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds none are clipped.
     if not (is_live or stage.counts_public or stage.counts_vehicles):
         typical_weight *= weight_gain(stage.bound_kmh)
     levels = tuple(
