@@ -12,7 +12,6 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
-from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from dpops.statistics import COUNT
@@ -22,13 +21,12 @@ from pipelines.inputs import instant_of
 from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
-from transforms.errors import did_you_mean
 from transforms.places.ground import BETWEEN
 from transforms.records import ABOUT_COLUMNS, Refused
 from transforms.sinks.published import SCHEMA
 from transforms.sinks.rows import Shape, schema_of
 from transforms.sinks.steps import ToRows
-from transforms.sources.elements import plain, value_in
+from transforms.sources.elements import plain, value_in, why_no_reports
 
 Extractor = str | Callable[[Any], Any]
 """The name of an element's field, or a function of the element. What raises an error counts as missing."""
@@ -133,7 +131,10 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         """Turns elements into reports, releases them, and returns rows in the windows."""
         from pipelines.runs.library import Release  # who opens an account needs no stream
 
-        self._check_fields(elements.element_type)
+        extractors = (self.user, self.key, self.time, getattr(self, "value", None))
+        names = [extractor for extractor in extractors if isinstance(extractor, str)]
+        if names and (why := why_no_reports(elements.element_type, names)):
+            raise UsageError(f"user, key, time and value name fields, but the elements {why}")
         windows = elements.windowing.windowfn
         size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0  # 0: no such windows can be released
         if isinstance(windows, FixedWindows) and windows.size.micros % 60_000_000 == 0:  # whole minutes
@@ -165,18 +166,6 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
-
-    def _check_fields(self, element_type: Any) -> None:
-        """Raises UsageError for names of fields that elements of a Beam schema lack."""
-        try:
-            names = [name for name, _ in named_fields_from_element_type(element_type)]
-        except (TypeError, ValueError):
-            return  # without a schema each element has fields of its own
-        for parameter in ("user", "key", "value", "time"):
-            name = getattr(self, parameter, None)
-            if isinstance(name, str) and not {name, name.partition(".")[0]}.intersection(names):
-                hint = did_you_mean(name, names)
-                raise UsageError(f"{parameter}: the elements have no field {name!r}, but {', '.join(names)}{hint}")
 
     def tables(self, window_s: int) -> dict[str, Any]:
         """Builds the specification of this release as TOML tables."""
