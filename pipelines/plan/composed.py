@@ -98,14 +98,14 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
     vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))  # bound: most that a vehicle spends in a plan
-    hats, hat_epsilons = list[PlannedHat](), list[Fraction]()  # hat_epsilons: by slot
+    hats, epsilons = list[PlannedHat](), list[Fraction]()  # epsilons: of a HAT, by slot
     for tally, share in divided:
         for _, of_slot in by_slot(tally):
-            hat_epsilons.append(share.epsilon_hat)
+            epsilons.append(share.epsilon_hat)
             with_vehicles = hats_of(of_slot).with_users().hats  # a cap may leave a HAT without any
             for totals, reported in zip(with_vehicles, with_vehicles.reported.tolist(), strict=True):
                 hats.append(PlannedHat(totals.counts, reported, share.epsilon_hat))
-    return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
+    return hats, _composed(spec, counts, vehicle_hats, epsilons, debit)
 
 
 def _period_days(spec: Specification) -> int | None:
@@ -134,18 +134,17 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
 
 
 def _composed(
-    spec: Specification, counts: SampleCounts, vehicle_hats: _VehicleHats, rates: list[Fraction], debited: Fraction
+    spec: Specification, counts: SampleCounts, vehicle_hats: _VehicleHats, epsilons: list[Fraction], debited: Fraction
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    vehicle_hats: pairs of slot and vehicle, and the vehicle's number of HATs there, (pairs,) each. rates: epsilon of a
-    HAT, by index of slot. debited: epsilon that the counted period takes from the account.
+    epsilons: of a HAT, by index of slot. debited: epsilon that the counted period takes from the account.
     """
     _, vehicle, cells = vehicle_hats
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(vehicle, cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
-        per_slot, per_period = _exactly(vehicle_hats, rates)
+        per_slot, per_period = _exactly(vehicle_hats, epsilons)
         debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:  # slots are named by starts: all counts are of one period, of so many days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
@@ -156,17 +155,17 @@ def _composed(
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
                 for total in (per_slot, per_period, debit)
             )
-    else:  # without a total all HATs have the epsilon `rates[0]`; with one `_bounds` uses no rate
-        per_slot, debit = _bounds(spec, rates[0])
+    else:  # without a total all HATs have the epsilon `epsilons[0]`; with one `_bounds` uses none
+        per_slot, debit = _bounds(spec, epsilons[0])
         per_period = debit
         if in_period is not None and spec.privacy.allocation.total is None:
-            per_period = ComposedTotal(float(rates[0] * in_period), "exact")
+            per_period = ComposedTotal(float(epsilons[0] * in_period), "exact")
             per_slot = per_slot if per_slot.epsilon is not None else ComposedTotal(per_period.epsilon, "at most")
     is_bounded = debit.known != "if alike" and debit.epsilon is not None  # if days are alike: a guess, no bound
     fits = is_bounded and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
     return Composed(
-        epsilon_per_hat_least=float(min(rates)),
-        epsilon_per_hat_most=float(max(rates)),
+        epsilon_per_hat_least=float(min(epsilons)),
+        epsilon_per_hat_most=float(max(epsilons)),
         most_hats_of_a_vehicle_in_a_slot=in_slot,
         most_hats_of_a_vehicle_in_a_period=in_period,
         vehicle_and_slot=per_slot,
@@ -200,21 +199,21 @@ def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
     return int(np.unique(counts.slot).size) > max(lengths)
 
 
-def _exactly(vehicle_hats: _VehicleHats, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
+def _exactly(vehicle_hats: _VehicleHats, epsilons: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
     """Computes the largest epsilons of a vehicle in a slot, and in the period."""
-    slot, vehicle, cells = vehicle_hats  # slot: an index of `rates`, a HAT's epsilon there
-    most_cells = np.zeros(len(rates), np.int64)
+    slot, vehicle, cells = vehicle_hats  # slot: an index of `epsilons`, a HAT's epsilon there
+    most_cells = np.zeros(len(epsilons), np.int64)
     np.maximum.at(most_cells, slot, cells)
-    of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
+    of_slot = max(epsilon * number for epsilon, number in zip(epsilons, most_cells.tolist(), strict=True))
     # Floats find the vehicle with the largest sum, fractions then add it up exactly.
-    of_dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()
+    of_dearest = vehicle == np.bincount(vehicle, cells * np.array(epsilons, np.float64)[slot]).argmax()
     slot_cells = zip(slot[of_dearest].tolist(), cells[of_dearest].tolist(), strict=True)
-    of_period = sum((rates[index] * number for index, number in slot_cells), Fraction(0))
+    of_period = sum((epsilons[index] * number for index, number in slot_cells), Fraction(0))
     return ComposedTotal(float(of_slot), "exact"), ComposedTotal(float(of_period), "exact")
 
 
-def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
-    """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
+def _bounds(spec: Specification, epsilon: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
+    """Bounds a vehicle's epsilon in slot and period. epsilon: of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
         # Plans share a period's total equally: each has most if slots are fewest, an endless one's only plan has all.
@@ -222,7 +221,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(epsilon=None, known="unknown"), ComposedTotal(epsilon=None, known="unknown")
-    in_slot = rate * spec.privacy.cap.max_cells
+    in_slot = epsilon * spec.privacy.cap.max_cells
     most = None if lengths is None else float(in_slot * lengths[1])
     return ComposedTotal(float(in_slot), "at most"), ComposedTotal(most, "unknown" if most is None else "at most")
 
