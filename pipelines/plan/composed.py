@@ -1,4 +1,8 @@
-"""HATs of a plan under public counts, and a vehicle's composed epsilon."""
+"""HATs of a plan under public counts, and a vehicle's composed epsilon.
+
+A period's total, if it has one (`allocation.total`), is shared equally by its plans, which are of a slot or of the
+period: `plan_count`. Counts whose slots are named by their starts know their `days`.
+"""
 
 import math
 from contextlib import suppress

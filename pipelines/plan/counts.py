@@ -1,4 +1,8 @@
-"""Report counts by vehicle, slot and cell, for planning."""
+"""Report counts by vehicle, slot and cell, for planning.
+
+A row is a vehicle in a HAT. Codes are numbers in place of names. Slots or vehicles are `named` if an equal code means
+the same one. `parse` makes observations of rows, `locate` finds their cells; both drop and count refused ones.
+"""
 
 from collections import Counter
 from collections.abc import Callable

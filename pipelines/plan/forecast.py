@@ -1,4 +1,9 @@
-"""Forecast of a specification's release, from public facts alone."""
+"""Forecast of a specification's release, from public facts alone.
+
+Under public counts each HAT is planned from its vehicles' numbers of samples. An error is the one that the prior makes
+expect, without a prior the largest. A choice is a specification changed in one thing. `totals` is the module that lays
+out HATs with their epsilons, and adds up what a vehicle spends. An allocation divides the budget over HATs.
+"""
 
 import itertools
 from collections import Counter
@@ -102,7 +107,7 @@ def ranked(spec: Specification, stat: RequestedStatistic, hat: totals.PlannedHat
 def _ranked(
     stat: RequestedStatistic, grid: Grid, prior: Prior | None, epsilon: Fraction, samples: bytes, reported: int
 ) -> list[RankedPlan]:
-    """Plans once for equal counts. samples: int64s."""
+    """Plans a HAT, once for equal counts. epsilon: of the statistic. samples: int64s."""
     mechanism, counts = stat.mechanism, CountsKnown(np.frombuffer(samples, np.int64), reported)  # reported: uncapped
     try:
         if isinstance(mechanism, Auto):

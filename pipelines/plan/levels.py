@@ -1,4 +1,9 @@
-"""Plan of a `levels` specification, from public facts."""
+"""Plan of a `levels` specification, from public facts.
+
+`bounds` or `facts`: a day's public HATs, and the fleet. Half widths are of 95 % intervals; `within` is the requested
+one, in the value's unit, into which its `width` turns km/h. FACTORS multiply the specified total. `fewest` finds the
+least number for which a check holds. `levels.free`: what a specification leaves to be chosen.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -102,7 +107,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None)
         # For HATs as specified all spans are forecast above; for other HATs only the specified span is.
         spans_of_choice = spans if facts is bounds else worth_of_spans(spec, facts, others=())
         usable.append(UsablePart.of(spec, choice, facts, trips, spans_of_choice))
-    is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to be chosen
+    is_open = levels.free.bounds or levels.free.levels
     best = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
@@ -161,16 +166,13 @@ _NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # numb
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
-    """Computes half widths, and vehicles needed, at a multiple of the specified total.
-
-    factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
-    """
+    """Computes half widths and vehicles needed at a multiplied total. days: of _NUMBER_BY_DAYS."""
     value, levels, is_first, day_number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # width(1.0): a km/h in the value's unit
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day_number)
 
-    def is_enough_in_hat(vehicles: float) -> bool:
+    def is_enough_in_hat(vehicles: float) -> bool:  # so many vehicles, for a single HAT
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day_number).kmh[0] <= within_kmh)
 
     def is_enough_in_cell(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
@@ -186,6 +188,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         return is_enough_in_cell(last, facts, facts.usual_vehicles)
 
     return Total(
+        # First days are planned with the largest share, ONE. [0]: of (epsilon, rho).
         epsilon=float(forecasts.day_total(levels, factor, ONE if is_first else levels.usual_share)[0]),
         delta=None if levels.delta is None else float(levels.delta),
         days=days,

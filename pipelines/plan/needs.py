@@ -1,4 +1,8 @@
-"""Vehicles that a HAT needs, under public counts."""
+"""Vehicles that a HAT needs, under public counts.
+
+Half widths are of a HAT's 95 % interval, in the value's unit, with the worst clipping; `within` is the requested one.
+Epsilons are of a HAT: the specified one, and FACTORS of it.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -46,7 +50,7 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """Computes vehicles that a requested mean needs. within: half width in the value's unit."""
+    """Computes vehicles that a mean needs; None if the specification has no statistic `mean`."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
@@ -85,8 +89,8 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
 
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, within: float, *, is_now: bool) -> Need:
-    """Computes half widths and vehicles needed. epsilon: of a HAT. is_now: as specified."""
-    half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)  # its share of the HAT's
+    """Computes half widths, and vehicles needed by mechanism. is_now: as specified."""
+    half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)  # the statistic's share
 
     def needed(mechanism: Mechanism) -> int | None:
         return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
@@ -110,7 +114,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, with
 
 @cache
 def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
-    """Computes a HAT's half width. Its vehicles have TYPICAL_COUNTS of reports, evenly in logs."""
+    """Computes a HAT's half width. epsilon: of its mean. Counts: TYPICAL_COUNTS, evenly in logs."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)  # between the two ends
     plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)

@@ -1,4 +1,9 @@
-"""Worth of parts of a period: places and distributions."""
+"""Worth of parts of a period: places and distributions.
+
+`bounds` or `facts`: a day's public HATs, and the fleet. `width` of a value turns differences in km/h into its unit. A
+place is `ok`, or known, if it surely has reports and its half width is below INFORMATIVE_KMH; a map is worth its share
+of the total if enough of all reports are at such places. DAY_NUMBERS: numbers of released days.
+"""
 
 import math
 from bisect import bisect_left
@@ -98,10 +103,10 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
 
 
 def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
-    """Forecasts maps of places by day. traffic: name of its concentration, in `crowdings`."""
+    """Forecasts maps of places by released day. traffic: name of its concentration, in `crowdings`."""
     crowding, days = kind.crowdings[traffic], range(1, MOST_DAYS + 1)
     maps = expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
-    shown = [maps[day - 1] for day in DAY_NUMBERS]
+    shown = [maps[day - 1] for day in DAY_NUMBERS]  # days count from 1
     return PlacesWorth(
         what=kind.noun,
         places=kind.places,
@@ -136,7 +141,7 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
     if not answers:
 
         def is_worth(vehicles: int) -> bool:
-            """Checks whether a fleet makes the coarsest hexagons worth their share."""
+            """Checks whether so many vehicles make the coarsest hexagons worth their share."""
             larger, days = replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
             places, cells = kinds[0].places, kinds[0].cells
             maps = expected_maps(stage, larger, places=places, cells=cells, crowding=CONCENTRATED, days=days)

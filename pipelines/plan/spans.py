@@ -1,4 +1,10 @@
-"""Worth of a total: over spans, and in usable rows."""
+"""Worth of a total: over spans, and in usable rows.
+
+A span is a number of days that share a total; `shares` of days are relative to the largest, and `usual_share` is the
+largest after an account's first days. Days that tell little of how places and hours differ are held back, not
+published. `bounds`: a day's public HATs and the fleet, with the `profile` of a vehicle's day. `rho`: the total
+in the measure of Gaussian noise; None without delta. `width` of a value turns km/h into its unit.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -107,7 +113,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
         days=total.days,
         served=spec.timetable.most_served(total.days),
         as_specified=as_specified,
-        epsilon_a_day=float(total.of_a_day()[0]),  # [1] is its rho
+        epsilon_a_day=float(total.of_a_day()[0]),  # of (epsilon, rho), on the day of the largest share
         error=[width(day.kmh) for day in shown],
         low=[width(day.low_kmh) for day in shown],
         high=[width(day.high_kmh) for day in shown],
@@ -121,7 +127,6 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
     """Plans stages for another total or fleet: the specification's own, else the defaults there.
 
     It leaves the search for levels and bounds of least error (`strategy.chosen`) to callers that forecast errors.
-    rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
     default = recipe(kind, *day_total(levels), replace(bounds, fleet=levels.fleet))
@@ -131,7 +136,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 
 
 def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
-    """Plans a first or later day's stages at a multiplied total."""
+    """Plans the stages of a first or later day. factor: multiplies the specified total."""
     day_stages = recipe_at(levels, bounds, *day_total(levels, factor))
     of_day = day_stages.first if is_first else scaled(day_stages.later, levels.usual_share)  # a usual day's share
     return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
@@ -139,7 +144,7 @@ def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE,
 
 @cache
 def day_total(levels: LevelsRelease, factor: Fraction = ONE, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
-    """Computes epsilon, and rho with delta, of a day's share of a multiplied total."""
+    """Computes epsilon and rho (None without delta) of a day. factor: multiplies the total."""
     return SpanTotal(1, ONE, levels.epsilon * factor, levels.delta, accounting=levels.accounting).of_a_day(share)
 
 
@@ -163,8 +168,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     ) -> "UsablePart":
         """Forecasts usable parts of a choice of HATs.
 
-        choice: the option that differs, or "". bounds: its public facts. trips: in a week, (slots, cells), or None if
-        unknown. worth: over spans.
+        choice: the option that differs, or "". bounds: its facts. trips: (slots, cells), or None. worth: over spans.
         """
         published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: never
         days = []
@@ -210,7 +214,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
     spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers: some may have no trip
-    # Posterior variances, by _VEHICLES. What neighbours and hours tell lowers noise to SMOOTHED of it, like more days.
+    # Posterior variances for _VEHICLES, 1 to 1,000. Neighbours and hours lower noise to SMOOTHED of it, like more days.
     variances = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # The cautious of equally likely numbers, (vehicles, NODES). Under secret counts HATs vary around estimates too.
     cautious = numbers_of(_VEHICLES, variances + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
@@ -218,7 +222,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if with_trip.size < 2 or np.ptp(with_trip) == 0:  # alike: estimates vary by the part of the spread that is known
         variance = max(spread - float(variances[fewest]), 1e-6)  # prior less posterior; above 0
-        relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal of mean 1
+        relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal, mean 1, at equally likely scores
     else:
         relative = with_trip / with_trip.mean()
     served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs with all vehicles; never 0
