@@ -1,4 +1,9 @@
-"""Ground (H3 cells, pieces of places, or keys) and hierarchy of cells."""
+"""Ground (H3 cells, pieces of places, or keys) and hierarchy of cells.
+
+`region`: its sorted H3 cells, or Keys, which are numbered from 0. A fine cell is an H3 cell finer than those; a piece
+is all fine cells of one cell that lie in one place, or the cell's remainder, in none. Where a fine cell's place depends
+on a report's heading, tables have a row of places or pieces for it, by sector, a sixteenth of all headings.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +73,7 @@ class Keys(Sequence[int]):
         return len(self.names)
 
 
-NOWHERE = -1  # stands for no key, where a position is outside, and for no place, where a piece lies in none
+NOWHERE = -1  # in the place of an index: outside of the region, or in no place
 
 SECTORS = 16  # headings are told apart by 22.5 degrees
 
@@ -131,20 +136,19 @@ class Pieces:
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places.
 
-        fine: H3 cells; place, of each: that of reports without a heading. turns: places of reports with one, by sector.
-        Raises ValueError for a resolution not finer than the region's.
+        fine: H3 cells; place, of each: that of reports without a heading. turns: places of reports with one. Raises
+        ValueError for a resolution not finer than the region's.
         """
         coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
         cell = number_in(cells, ancestors(fine[order], coarse))  # each fine cell's region cell
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
-        # Each row's region cell; each fine cell's row, or NOWHERE; the rows' places by heading, (rows, SECTORS).
         row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
-        # Of each fine cell without a heading, then of each row of `by_heading` and sector.
+        # The cell and place of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])
-        # Pieces are numbered: cells' remainders, which lie in no place, then distinct pairs of cell and place.
+        # Pieces are numbered: cells' remainders, then distinct pairs of cell and place.
         inside = all_places != NOWHERE
         pairs, pair = np.unique(all_cells[inside] * len(places.names) + all_places[inside], return_inverse=True)
         of_cell, of_place = np.divmod(pairs, len(places.names))
@@ -171,7 +175,8 @@ class Pieces:
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
         """Looks up fine cells' pieces, or NOWHERE. heading: degrees, negative if unknown."""
         fine_index = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
-        is_cut = self.fine[fine_index] == cells if self.fine.size else np.zeros(cells.size, np.bool_)  # in a place
+        # Cells in no place are not in `fine`: their piece is the remainder of their region cell.
+        is_cut = self.fine[fine_index] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         pieces = np.full(cells.size, NOWHERE, np.int64)
         pieces[is_cut] = self.piece[fine_index[is_cut]]
         pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
@@ -187,7 +192,7 @@ Ground = Hexagons | Pieces | Keys  # what maps a position to its counted public 
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns) -> tuple[Int64s, Int64s, Int64s]:
-    """Splits rows of `turns` (places by heading) that lie in several cells, by cell.
+    """Splits rows of `turns` whose fine cells lie in several region cells, by cell.
 
     cell, order: of each fine cell in the region, its cell and its index in `turns.row`. Returns each row's cell; each
     fine cell's row, or NOWHERE; and places, (rows, SECTORS).
@@ -202,7 +207,7 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns) -> tuple[Int64s, 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
     """Computes H3 cells' ancestors from their indices' bits."""
-    # The resolution is in bits 52 to 55; the lowest 45 are 15 digits, of which those that are finer are all ones.
+    # The resolution is in bits 52 to 55; the lowest 45 are 15 digits of 3 bits, all ones where finer than it.
     return (cells & ~(15 << 52)) | (resolution << 52) | ((1 << 3 * (15 - resolution)) - 1)
 
 
@@ -250,7 +255,7 @@ def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
 
 
 def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
-    """Maps hours of `calendar.hours_of` (24 more on days off) to the clock's hours."""
+    """Maps hours of `calendar.hours_of` (24 more on weekends) to the clock's hours."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)

@@ -1,4 +1,9 @@
-"""H3 cells: of positions, mostly from squares; their names and shapes; regions' cells."""
+"""H3 cells: of positions, mostly from squares; their names and shapes; regions' cells.
+
+`rings`: a polygon's outer ring, then holes, of (longitude, latitude). A position in a square that lies in one cell has
+that cell: tables, of large squares first, learn squares that were met OFTEN. A square's key has its row from the south
+in the upper 32 bits, its column from the west in the lower; its bucket is a hash of the key.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -49,7 +54,7 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
     """Computes a polygon's west, south, east, north in degrees; east may exceed 180."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
-    if max(lons) - min(lons) > 180:  # then it crosses the antimeridian, as H3 takes it
+    if max(lons) - min(lons) > 180:  # such a one crosses the antimeridian for H3
         lons = [longitude % 360 for longitude in lons]
     return min(lons), min(lats), max(lons), max(lats)
 
@@ -190,13 +195,13 @@ _UNKNOWN, _NO_CELL = -1, 0
 class _SquareTable(NamedTuple):
     """Squares of one size and their cells, in a write-once hash table.
 
-    A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do,
-    half as wide again from south to north, twice as wide from west to east. That is enough. The edges of a cell are
-    arcs of great circles, and it is convex but where they cross an edge of H3's icosahedron: there they turn by
-    22.7 degrees at most, so that what lies outside fills an angle of 157 degrees or more, seen from the turn. Up to
-    70 degrees of latitude, two neighbouring corners are less than 155 degrees apart, seen from any point of the
-    square: a turn inside it would show at a corner. (A parallel is no great circle, but strays from one by less
-    than a hundredth of the side.) All that is nearer to a pole or at the 180th meridian is left to H3.
+    A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do, half as
+    wide again from south to north, twice as wide from west to east. That is enough: the edges of a cell are arcs of
+    great circles, and it is convex but where they cross an edge of H3's icosahedron. There they turn by 22.7 degrees at
+    most, so that what lies outside fills an angle of 157 degrees or more, seen from the turn. Up to 70 degrees of
+    latitude, two neighbouring corners are less than 155 degrees apart, seen from any point of the square: a turn inside
+    it would show at a corner. (A parallel strays from a great circle by less than a hundredth of the side.) What is
+    nearer to a pole or at the 180th meridian is left to H3.
     """
 
     resolution: int  # of the cells
@@ -214,13 +219,13 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     rows: slice | Int64s = slice(None)  # all
     for table in _tables(resolution):
         row, column = (lat_e7[rows] + _SHIFT_E7) >> table.bits, (lon_e7[rows] + _SHIFT_E7) >> table.bits
-        squares = (row << 32) | column  # one key for both, below 2^63: see _SHIFT_E7
+        squares = (row << 32) | column  # keys, below 2^63: see _SHIFT_E7
         cell, is_known = _cells_of(table, squares)
         unknown = np.flatnonzero(~is_known)
         if unknown.size and _learn(table, squares[unknown]):
             cell[unknown], _ = _cells_of(table, squares[unknown])  # those that were learnt are known now
         cells[rows] = cell
-        rows = np.flatnonzero(cells == _NO_CELL)
+        rows = np.flatnonzero(cells == _NO_CELL)  # positions for the next table, of smaller squares
         if rows.size == 0:
             return cells
     cells[rows] = cells_by_h3(lat_e7[rows], lon_e7[rows], resolution)
@@ -236,9 +241,9 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 @cache
 def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     """Creates empty tables of coarse to fine squares, sides powers of 2."""
-    edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_DEGREE * 1e7
+    edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_DEGREE * 1e7  # of a cell, 1e-7 degrees
     sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # at least 4: see _SHIFT_E7
-    sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)  # in bits, each once
+    sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)  # bits of a side, each number once
     key, cell = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareTable(resolution, bits, key.copy(), cell.copy(), met=cell.astype(np.uint8)) for bits in sizes)
 
@@ -249,7 +254,7 @@ def _buckets(square: Int64s) -> Int64s:
 
 
 def _cells_of(table: _SquareTable, squares: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Looks up squares' cells, _NO_CELL if unknown; marks the known ones."""
+    """Looks up squares' cells, _NO_CELL if unknown or in several; marks the known ones."""
     bucket = _buckets(squares)
     is_known = table.key[bucket] == squares
     return np.where(is_known, table.cell[bucket], _NO_CELL), is_known
@@ -257,7 +262,7 @@ def _cells_of(table: _SquareTable, squares: Int64s) -> tuple[Int64s, NDArray[np.
 
 def _learn(table: _SquareTable, key: Int64s) -> bool:
     """Counts positions in unknown squares, and stores cells of frequent ones; False for none."""
-    key = key[table.key[_buckets(key)] == _UNKNOWN]
+    key = key[table.key[_buckets(key)] == _UNKNOWN]  # of positions, in free buckets: squares keep theirs for good
     squares, positions = np.unique(key, return_counts=True)
     bucket, first = np.unique(_buckets(squares), return_index=True)  # of several squares in a bucket, one is counted
     squares = squares[first]
@@ -275,13 +280,13 @@ def _cell_around(table: _SquareTable, squares: Int64s) -> Int64s:
     """Finds the cell that contains each square and a margin; _NO_CELL if several."""
     side = 1 << table.bits
     high, wide = -(-side // 4), -(-side // 2)  # margins on each side, rounded up: 1.5 by 2 sides in all
-    # A square's number has its row from the south in the upper 32 bits, its column from the west in the lower.
     south = ((squares >> 32) << table.bits) - _SHIFT_E7 - high
     west = ((squares & 0xFFFFFFFF) << table.bits) - _SHIFT_E7 - wide
     north, east = south + side + 2 * high, west + side + 2 * wide
+    # Away from poles and the 180th meridian.
     is_regular = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
     corners = [(south, west), (south, east), (north, west), (north, east)]
-    lat_lon = (np.where(is_regular, corner, 0) for corner in corners)
+    lat_lon = (np.where(is_regular, corner, 0) for corner in corners)  # 0: any valid position
     cells = [cells_by_h3(lat, lon, table.resolution) for lat, lon in lat_lon]
     is_in_one = is_regular & np.logical_and.reduce([corner == cells[0] for corner in cells[1:]])
     return np.where(is_in_one, cells[0], _NO_CELL)

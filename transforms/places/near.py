@@ -1,4 +1,9 @@
-"""Assignment of fine cells to the nearest public shapes."""
+"""Assignment of fine cells to the nearest public shapes.
+
+A fine cell belongs to shapes (lines or areas, a place each) that contain its centre or pass near it. A bearing is the
+direction of a one-way line there; a sector is a sixteenth of all headings. A twin is the first of equal shapes.
+`np.flatnonzero(np.diff(column, prepend=-1))` is where each run of equal values begins. NOWHERE, -1: no place.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -36,26 +41,25 @@ class CellPlaces(NamedTuple):
 def places_of_cells(near: NearPairs) -> CellPlaces:
     """Assigns fine cells their nearest places, also by heading.
 
-    near: by cell, its nearest first. Without a heading a report belongs to no one-way line: it could stand there, or
-    have come the other way.
+    Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
     """
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # A bit for each sector that fits a bearing: none fits NO_WAY, -2, and all fit ANY_WAY, -1, the last two indices.
+    # A mask has a bit for each sector that fits a bearing: none for NO_WAY, -2, all for ANY_WAY, -1: the last indices.
     centres = 720 // SECTORS * np.arange(SECTORS)  # of sectors, in half degrees: they may lie between whole ones
     half_degrees = np.abs((2 * np.arange(360)[:, None] - centres + 360) % 720 - 360)  # of bearings from centres
-    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))  # by bearing, 0 to 359 degrees
-    masks = np.append(bits, [0, (1 << SECTORS) - 1])[near.bearing]  # of each pair
+    mask_of_bearing = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))  # 0 to 359 degrees
+    masks = np.append(mask_of_bearing, [0, (1 << SECTORS) - 1])[near.bearing]  # of each pair
     # Without a heading: the nearest place of all headings.
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
-    # With a heading, by a table. Directed cells with equal lists of pairs (place, mask), each packed into an integer,
-    # share a row, which the first of them fills.
+    # With a heading: by a table, for cells with any one-way line. Those with equal lists of pairs (place, mask), each
+    # packed into an integer, share a row, which the first of them fills.
     directed_cells = np.flatnonzero(is_directed)
     directed_pairs = np.flatnonzero(is_directed[of_cell])
-    directed_number = (np.cumsum(is_directed) - 1)[of_cell[directed_pairs]]  # each such pair's, in `directed_cells`
+    directed_number = (np.cumsum(is_directed) - 1)[of_cell[directed_pairs]]  # each such pair's index of its cell
     code = _codes(directed_number, near.place[directed_pairs] << SECTORS | masks[directed_pairs])
     _, first_index, table_row = np.unique(code, return_index=True, return_inverse=True)  # of `directed_cells`
     turn_row = np.full(cell.size, NOWHERE)  # each cell's row of `table`
@@ -73,13 +77,13 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
     """Pairs places with region cells, counting fine cells.
 
     region_cell: of each fine cell, or NOWHERE. Returns place, region cell and number, int64 (pairs,) each. A fine cell
-    with places by heading counts for each.
+    with places by heading counts for each of them.
     """
     inside = region_cell != NOWHERE
     turn_row, by_heading = places.turns  # each fine cell's row of places, or NOWHERE; places, (rows, SECTORS)
     table = np.sort(by_heading, axis=1)
     table[:, 1:][table[:, 1:] == table[:, :-1]] = NOWHERE  # each place of a row once
-    turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
+    turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)  # by heading, or not
     turning_cell, row, turning_count = pairs_of(region_cell[turning], turn_row[turning])
     plain_cell, plain_place, plain_count = pairs_of(region_cell[plain], places.place[plain])
     place = np.concatenate([table[row].ravel(), plain_place])
@@ -108,14 +112,14 @@ def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tupl
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: NDArray[np.bool_]) -> None:
-    """Sets target[entry], in place, to the first fitting value of each entry; entries ascend."""
+    """Sets target[i] to the first fitting value whose `entry` is i; entries ascend."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
     target[entry[first]] = value[first]
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers ascending cells from 1; equal lists of values share a number.
+    """Numbers cells' lists of values, equal lists alike; a cell's entries follow one another.
 
     One position of the lists at a time: a cell's number so far and its next value make the next number.
     """
@@ -158,13 +162,13 @@ def ignore(_done: int, _whole: int) -> None:
 
 
 def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
-    """Lists fine cells centred in shapes' areas, by distance."""
+    """Pairs fine cells with the shapes in whose areas their centres lie, nearest first."""
     import shapely
 
     outlines = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
-    first_row: dict[tuple[bytes, float], int] = {}
+    first_row: dict[tuple[bytes, float], int] = {}  # by line and reach
     twin = np.array([first_row.setdefault(outline, row) for row, outline in enumerate(outlines)], np.int64)
-    order = np.argsort(twin, kind="stable")  # twins lie together, and a part finds their cells once
+    order = np.argsort(twin, kind="stable")  # equal shapes lie together, so that a part asks once for their cells
     chunks = []
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
@@ -182,11 +186,11 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     """Pairs fine cells with shapes around their centre: cell, row, distance (m), bearing."""
     import shapely
 
-    cell, row = _candidates(shapes, twin)  # twin: of each shape, the first with an equal line and reach
+    cell, row = _candidates(shapes, twin)
     fine, number = np.unique(cell, return_inverse=True)
     centres = np.array([h3_int.cell_to_latlng(index) for index in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
     metres = centres[number] * shapes.scale[row]  # (pairs, 2): east and north
-    # H3 has filled areas (reach 0) by cells' centres already; of lines it was given wider outlines.
+    # Candidates of areas (reach 0) have their centre inside; those of lines are from outlines wider than their reach.
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
     apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)  # way: of the line there, east and north
@@ -221,7 +225,7 @@ def nearest(
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     """Pairs fine cells in areas and around lines with shapes' rows.
 
-    twin: ascending, equal for equal shapes, which take the cells of the first. Returns cells and rows, (pairs,).
+    twin: of each shape, ascending; equal shapes take the cells of the first. Returns cells and rows, (pairs,).
     """
     import shapely
 

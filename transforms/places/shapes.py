@@ -1,4 +1,8 @@
-"""Public places from GeoJSON shapes, as fine H3 cells."""
+"""Public places from GeoJSON shapes, as fine H3 cells.
+
+A feature is a place. Messages number features from 1. H3 takes room, and compares positions, to fill areas with cells:
+both are bounded before. A line's reach is how far from it a report may be.
+"""
 
 import math
 from collections.abc import Sequence
@@ -31,8 +35,8 @@ def shape_pieces(
     """Cuts a region by GeoJSON features. Raises ValueError.
 
     A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
-    belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
-    its positions: see `near.places_of_cells`.
+    belongs to the nearest, among equals the first. A line with the property `directed` is driven in the order of its
+    positions alone: reports without a heading are not of it.
     """
     places, cells = _read_places(document, region, buffer_m, report)
     for name in compress(places.names, places.cell == NOWHERE):
@@ -73,9 +77,9 @@ def _read_places(
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
-    for row in np.flatnonzero(shapely.is_empty(parts))[:1]:
+    for row in np.flatnonzero(shapely.is_empty(parts))[:1]:  # the first, if any; so below
         raise ValueError(f"feature {feature_of[row] + 1} has an empty part: leave it out")
-    # Cells that H3 allocates. Bounds in metres, (parts, 4), over metres per degree of west, south, east, north.
+    # Cells that H3 takes room for. Bounds in metres, (parts, 4), over metres per degree of west, south, east, north.
     room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), near.FINE_RES)
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
@@ -112,7 +116,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     import shapely
 
     degrees = np.array([_degrees_of(feature, number) for number, feature in enumerate(features, 1)])
-    west, south, east, north = shapely.bounds(degrees).T  # nan for an empty one, which no comparison finds on earth
+    west, south, east, north = shapely.bounds(degrees).T  # nan for an empty one, for which comparisons are False
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
     for number in _first_number(~on_earth):
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
@@ -191,8 +195,8 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     pieces = [shapely.get_coordinates(piece) for piece in shapely.get_parts(line)]
     segments = np.concatenate([shapely.linestrings(np.stack([piece[:-1], piece[1:]], axis=1)) for piece in pieces])
     sample = segments[:: max(1, segments.size // _SAMPLED)]  # evenly along the line
-    reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
-    met = shapely.STRtree(segments).query(shapely.box(*reach.T))
+    reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])  # rectangles
+    met = shapely.STRtree(segments).query(shapely.box(*reach.T))  # (2, pairs) of a sampled one and any
     return float(met.shape[1] / sample.size * segments.size / 2)  # halved: each pair is met from both its segments
 
 
