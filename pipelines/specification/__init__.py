@@ -55,7 +55,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     account = checks.account_of(document.account)
     checks.check_closed(document.input.columns or {})
     checks.check_derived(document)
-    value, prior = checks.value_of(document), checks.prior_of(document.speed)
+    value, prior = checks.value_of(document)
     privacy = checks.privacy_of(document.privacy, account)
     cells = checks.cells_of(document, folder)
     trips = checks.trips_of(document, cells, folder)

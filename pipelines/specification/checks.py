@@ -18,7 +18,7 @@ from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import SpecificationError, check_name, need, raise_as, shortened
-from pipelines.specification.document import AccountTable, Document, PrivacyTable, SpeedTable
+from pipelines.specification.document import AccountTable, Document, PrivacyTable
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.tables import not_added_up, read_keys
 from pipelines.specification.values import DECISIVE, AccountTerms, Cells, Input, Privacy
@@ -288,8 +288,8 @@ def check_derived(document: Document) -> None:
     need(document.live is None, "input.derived_speed", "goes without [live]: a vehicle's whole day is needed", "given")
 
 
-def value_of(document: Document) -> Value:
-    """Checks and builds the value, with its bounds and grid. Raises SpecificationError."""
+def value_of(document: Document) -> tuple[Value, Prior | None]:
+    """Checks and builds the value, and a speed's prior. Raises SpecificationError."""
     speed, value = document.speed, document.value
     if speed is not None:
         need(document.input.value_unit is None, "input.value_unit", "goes with [value]", document.input.value_unit)
@@ -300,7 +300,14 @@ def value_of(document: Document) -> Value:
         steps = upper / grid  # at most 10**6, as squares of steps are summed in int64
         need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", grid)
         need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", grid)
-        return Value(Grid(step=grid, upper_steps=int(steps)))
+        measured = Value(Grid(step=grid, upper_steps=int(steps)))
+        if speed.prior is None:
+            return measured, None
+        mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between
+        need(0 <= mean <= upper, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
+        need(upper / 1000 <= sd <= upper, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd)
+        need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
+        return measured, Prior(float(mean), float(sd), float(between))
     if value is None:
         raise SpecificationError("[speed] or [value] must be set")
     need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", value.name) is not None, "value.name", "must be a-z, 0-9, _", value.name)
@@ -310,15 +317,4 @@ def value_of(document: Document) -> Value:
     need(max(abs(value.lower), abs(value.upper)) <= 10**6, "value", "must lie within 1e6", value.upper)
     of_speeds = document.input.derived_speed or document.input.speed_unit
     need(of_speeds is None, "input", "goes without speed_unit and derived_speed where [value] is measured", "given")
-    return Value.between(value.name, value.unit, value.lower, value.upper)
-
-
-def prior_of(speed: SpeedTable | None) -> Prior | None:
-    """Checks and builds the prior, if any. Raises SpecificationError."""
-    if speed is None or speed.prior is None:
-        return None
-    mean, sd, between, upper = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between, speed.upper_kmh
-    need(0 <= mean <= upper, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
-    need(upper / 1000 <= sd <= upper, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd)
-    need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
-    return Prior(float(mean), float(sd), float(between))
+    return Value.between(value.name, value.unit, value.lower, value.upper), None

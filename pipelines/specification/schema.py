@@ -77,38 +77,30 @@ cells. Names, the account's limit, the allowed lateness, hours with a trip and f
 
 
 def reference() -> str:
-    """Writes the page as Markdown."""
-    return "\n".join([_FIRST_PAGE_TEXT, *_lines()])
-
-
-def _lines() -> Iterator[str]:
-    """Yields the reference of the specification, table by table, in Markdown."""
-    yield "## At the top\n"
-    yield from _table(table_type(Document))
+    """Writes the page as Markdown, table by table."""
+    lines = [_FIRST_PAGE_TEXT, "## At the top\n", *_table(table_type(Document))]
     for name, table, required in _tables(prefix="", table=table_type(Document)):
-        yield f"## [{name}]\n"
-        yield f"{table['description']}{'' if required else ' Optional.'}\n"
-        yield from _table(table)
-    yield "## [[statistic]]\n"
-    yield (
+        lines += [f"## [{name}]\n", f"{table['description']}{'' if required else ' Optional.'}\n", *_table(table)]
+    lines += [
+        "## [[statistic]]\n",
         "Each table has a `name`; it may have a `mechanism`, a `weight` (its share of the HAT's epsilon, 1 if left "
-        "out) and the mechanism's options. [mechanisms.md](mechanisms.md) says what each does.\n"
-    )
-    yield "| statistic | default mechanism |"
-    yield "|---|---|"
-    for name, statistic in registry.registered().items():
-        yield f"| `{name}` | `{statistic.default}` |"
-    yield ""
-    yield "| mechanism | statistics | fits | options |"
-    yield "|---|---|---|---|"
+        "out) and the mechanism's options. [mechanisms.md](mechanisms.md) says what each does.\n",
+        "| statistic | default mechanism |",
+        "|---|---|",
+        *(f"| `{name}` | `{statistic.default}` |" for name, statistic in registry.registered().items()),
+        "\n| mechanism | statistics | fits | options |",
+        "|---|---|---|---|",
+    ]
     for variant in variants():
         options = "; ".join(_option(*option) for option in variant.options.items()) or "-"
         statistics = ", ".join(f"`{name}`" for name in variant.statistics)
-        yield f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
-    yield "\n## [[output]]\n"
+        lines.append(
+            f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
+        )
     output = table_type(OutputTable)
-    yield f"{output['description']} [What is released](released.md#coarser-products) says more.\n"
-    yield from _table(output)
+    more = "[What is released](released.md#coarser-products) says more."
+    lines += ["\n## [[output]]\n", f"{output['description']} {more}\n", *_table(output)]
+    return "\n".join(lines)
 
 
 def _tables(prefix: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
