@@ -84,11 +84,11 @@ def _described(spec: Specification) -> dict[str, str | int]:
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
     if isinstance(cells.region, tuple):  # its size and middle, so that one on another continent is seen
-        import h3
+        import h3.api.basic_int as h3_int
 
-        lats, lons = zip(*(h3.cell_to_latlng(h3.int_to_str(cell)) for cell in cells.region), strict=True)
+        lats, lons = zip(*(h3_int.cell_to_latlng(cell) for cell in cells.region), strict=True)
         lat, lon = (sorted(degrees)[len(degrees) // 2] for degrees in (lats, lons))
-        km2 = len(cells.region) * h3.average_hexagon_area(cells.resolution, unit="km^2")
+        km2 = len(cells.region) * h3_int.average_hexagon_area(cells.resolution, unit="km^2")
         north, east = "north" if lat >= 0 else "south", "east" if lon >= 0 else "west"
         region += f", {km2:,.0f} km2 around {abs(lat):.2f} {north}, {abs(lon):.2f} {east}"
     allocation = spec.privacy.allocation

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h3
+import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.accountant import Accountant
@@ -98,7 +98,7 @@ def foreseen(spec: Specification, today: date) -> Iterator[str]:
         yield f"a {unit} asks for epsilon {loss.describe()}, more than account.limit allows: {limit.describe()}"
     # Public keys, such as lines, lie nowhere: the region of their release is made of numbers in place of cells.
     if spec.cells.region is not None and spec.cells.bbox is not None and spec.keys is None:
-        centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
+        centres = np.array([h3_int.cell_to_latlng(cell) for cell in spec.cells.region]).reshape(-1, 2)
         lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)  # in 1e-7 degrees, as `in_box` compares
         if not in_box(lat_e7, lon_e7, spec.cells.bbox).any():
             yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"
