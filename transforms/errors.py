@@ -58,8 +58,7 @@ def missing(error: Exception) -> MissingExtra | None:
 def require(package: str) -> None:
     """Raises MissingExtra unless a package is installed.
 
-    Example:
-        >>> require("matplotlib")
+    >>> require("matplotlib")
     """
     if find_spec(package) is None:
         raise MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)

@@ -64,7 +64,7 @@ def tally_slot(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count
     """Tallies packed events of a slot or its part."""
     table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
     count(counters.DUPLICATES, duplicates)
-    return capped(table, count)  # the tally is unchanged: what its cap dropped is counted
+    return capped(table, count)
 
 
 def capped(table: wire.Tally, count: Count) -> wire.Tally:
@@ -77,7 +77,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies a period's slots, speeds and headings derived; returns (group, tally) pairs."""
+    """Derives speeds and headings of a period's events; returns its slots' (group, tally) pairs."""
     events_of = {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}
     ordered, refusals = derived_events(events_of, rules, ground)
     count(counters.DUPLICATES, ordered.duplicates)  # `tally`, below without a cap, finds none again

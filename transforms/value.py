@@ -37,8 +37,6 @@ STANDARD_WIDTH = 65  # of the scale on which `levels` works: its constants are f
 class Value:
     """A bounded number in each report, with its grid.
 
-    scale: size, in `unit`, of a step of the standard scale on which `levels` works.
-
     >>> delay = Value.between("delay", "min", Fraction(-5), Fraction(10))
     >>> delay.standard.upper, delay.shown(0.0), delay.shown(65.0), delay.width(65.0)
     (Fraction(65, 1), -5.0, 10.0, 15.0)
@@ -48,7 +46,7 @@ class Value:
     name: str = SPEED
     unit: str = UNIT
     lower: Fraction = Fraction(0)
-    scale: Fraction = Fraction(1)
+    scale: Fraction = Fraction(1)  # size, in `unit`, of 1 on the standard scale, from 0 to 65, on which `levels` works
 
     @classmethod
     def between(cls, name: str, unit: str, lower: Fraction, upper: Fraction) -> "Value":

@@ -1,6 +1,7 @@
 """Arrow IPC form of columns, with narrow integers.
 
-Packed by LZ4 where an engine shuffles it over the network and keeps it in checkpoints.
+Packed by LZ4 where an engine shuffles it over the network and keeps it in checkpoints. A partial is a pane's tally: it
+has sums, or under a cap candidate samples. Sums are by name of the `columns` that were asked for, such as squares.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -136,7 +137,7 @@ def split(
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
-    # Start of the pane and number of the shard in one: panes are seconds apart, and shards fewer than 10**6.
+    # Start of the pane and number of the shard in one: panes are seconds apart, and shards fewer than 10**6 (S_US).
     pane_and_shard = pane_us + observations.vehicle % shards if shards > 1 else pane_us
     vehicle, event_us, slot_start_us, lat_e7, lon_e7, value, _ = observations
     events = Events(vehicle, event_us - slot_start_us, lat_e7, lon_e7, cell, value)
@@ -147,8 +148,8 @@ def split(
 
 
 def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
-    """Yields each group's first index, and a slice or indices of its entries."""
-    order = None
+    """Yields the first index, and a slice or indices, of entries with equal keys."""
+    order = None  # None: keys ascend already
     if not (run_key[1:] >= run_key[:-1]).all():
         values, code = factorize(run_key)  # codes of few bits, which numpy sorts faster
         order = np.argsort(code.astype(np.min_scalar_type(values.size)), kind="stable")
@@ -222,7 +223,7 @@ def unpack_events(packed: Iterable[bytes]) -> Events:
 
 def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies with the columns they were packed with."""
-    nothing = np.zeros(0, np.int64)  # in an empty first tally, as there may be no other
+    nothing = np.zeros(0, np.int64)  # of an empty first tally, as there may be no other
     no_sums = {column.name: column.add_up(nothing, nothing, groups=0) for column in columns}
     tallies = [Tally(*[nothing] * len(_TALLY_COLUMNS), sums=no_sums)]
     for data in packed:

@@ -202,8 +202,7 @@ def check(
 ) -> None:
     """Refuses an entry without a valid signature, from its account's first signed one on.
 
-    first_signed: sequence number of that one, None without any. signature: None only checks that there is one.
-    content: `_content` of the entry, if it is computed already.
+    first_signed: its sequence number, or None. signature: None: only checks for one. content: the entry's `_content`.
     """
     if first_signed is None or entry["seq"] < first_signed:
         return

@@ -1,4 +1,8 @@
-"""Codec of stages' and live slots' plans in ledgers."""
+"""Codec of stages' and live slots' plans in ledgers.
+
+A stage is laid on HATs: of cells, of classes of cells, or of places; it measures around their centres. `rests_on`: the
+number of the newest entry that these were learned from, 0 for none. Packed: compressed, as base64.
+"""
 
 import base64
 import zlib
@@ -34,7 +38,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
     hours: list[int]  # local start hours of slots
     step_kmh: str
-    rests_on: EntryNumber  # 0 for no entry
+    rests_on: EntryNumber
     centres: str  # (cells, slots) in 0.01 km/h, packed
     places: _KeptDifferences | None = None  # where HATs are of places
 
@@ -65,7 +69,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         "counts_public": stage.counts_public,
         "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
         "hours": list(laid.hats.hours),
-        "rests_on": laid.rests_on,  # number of the newest entry that the centres were learned from
+        "rests_on": laid.rests_on,
         "centres": _packed(laid.of_cells.astype("<u2").tobytes()),  # centres of cells' HATs, in 0.01 km/h
     }
 
@@ -82,7 +86,7 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
 
 
 def part_of(unit: StageUnit | LiveUnit) -> PartName:
-    """Names the part of a period that a unit is about."""
+    """Names the part of a period that a stage or live slot is about."""
     return next((name for name in PARTS if name in unit.plan), "means")
 
 
@@ -104,7 +108,6 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
         differences = Differences(**msgspec.structs.asdict(of_places) | {"cell": places.cell, "steps": steps})
         cells = len(region)  # places have the centres of their cells
     centres = np.frombuffer(_unpacked(stored.centres), "<u2").reshape((cells, hats.slots)).astype(np.int64)
-    # `rests_on`: the number of the newest entry that the centres were learned from.
     laid = StageHats(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)
     return replace(stage, around=laid)
 
@@ -120,7 +123,7 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
-    """Reads the newest entry behind the centres, or 0."""
+    """Reads the number of the newest entry behind a stage's centres."""
     return msgspec.convert(unit.plan, _Kept).rests_on
 
 

@@ -1,6 +1,7 @@
 """Units of the ledger and their text, compatible with old ledgers.
 
-A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
+A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that. `column`: what
+the ledger's column `shard` has: a release shard, a stage's number, or LIVE_COLUMN.
 """
 
 from collections.abc import Iterable, Sequence
@@ -222,7 +223,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(unit: Unit) -> bytes:
-    """Encodes the unit as JSON, unchanged in all versions."""
+    """Encodes the unit as JSON, equal in all versions of hatstream."""
     stored = Stored(
         **_shared_fields(unit),
         shard=column_of(unit.key),
@@ -230,7 +231,7 @@ def encode(unit: Unit) -> bytes:
         epsilon_slot=str(unit.spent),
         released=unit.released,
         scope=unit.scope,
-        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),  # as old ledgers have it
+        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),  # None: as old ledgers do
         epsilon_total=None if unit.total is None else str(unit.total),
     )
     return msgspec.json.encode(stored)

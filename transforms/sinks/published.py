@@ -1,4 +1,8 @@
-"""Columns of the result table; published files of them, and protection of their values."""
+"""Columns of the result table; published files of them, and protection of their values.
+
+Files of slots are named `hats-` (`live-`: of live slots), then spec_id, `-` and the slot's local start. EXTRAS are the
+columns that only some files have, TYPES all columns' Arrow types. A `key` is a row's cell, statistic and start.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,12 +130,12 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
 
 def published_specifications(folder: Path) -> set[str]:
     """Lists the spec_ids of a folder's files of slots."""
-    names = (f"{folders}{prefix}-*" for folders in ("", f"{DATES}/") for prefix in (HATS, LIVE))
-    return {path.name.split("-")[1] for name in names for path in folder.glob(name)}
+    patterns = (f"{folders}{prefix}-*" for folders in ("", f"{DATES}/") for prefix in (HATS, LIVE))
+    return {path.name.split("-")[1] for pattern in patterns for path in folder.glob(pattern)}
 
 
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Raises OtherValues where an existing file's rows differ."""
+    """Raises OtherValues where an existing file has other rows or values than `columns`."""
     if not path.exists():
         return
     try:
@@ -141,7 +145,7 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
     values = _values(columns)
     if stored.keys() != values.keys() or not np.allclose(
         [stored[key] for key in values], [*values.values()], rtol=0, atol=2e-6, equal_nan=True
-    ):  # atol: the most that equal values differ, as they are rounded to six digits after the point
+    ):  # atol: of values rounded to six digits after the point, an equal one may be the next
         raise OtherValues(path)
 
 
@@ -157,9 +161,9 @@ DAMAGE = (*_PYTHON_ERRORS, msgspec.MsgspecError, pa.ArrowException)
 
 
 def without_empty(table: pa.Table) -> pa.Table:
-    """Leaves out the columns that other rows brought."""
-    there = [name for name in table.column_names if name not in EXTRAS or table[name].null_count < table.num_rows]
-    return table.select(there)
+    """Leaves out extra columns in which no row has a value."""
+    names = [name for name in table.column_names if name not in EXTRAS or table[name].null_count < table.num_rows]
+    return table.select(names)
 
 
 def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -1,6 +1,7 @@
 """Rows of the result table, from estimates alone, and their files.
 
-A file is of one slot, and written atomically.
+A file is of one slot, and written atomically. A statistic's first output is its value; further ones, its extras, have
+columns of their own. `shape` says which optional columns and rows a file has.
 """
 
 import csv
@@ -99,7 +100,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size  # rows of products have spans of their own
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
-    value, lower, upper = hats.estimates.number(0)  # the first output is a statistic's value; others are extras
+    value, lower, upper = hats.estimates.number(0)  # of the first output
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     masks = {kind.name: np.array([name == kind.name for name in hats.statistic], np.bool_) for kind in kinds}
     extras: dict[str, Sequence[Fact]] = {}
@@ -110,7 +111,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
             shares: list[list[float] | None] = [None] * size
             for mask, index in mask_indices:
                 lists = hats.estimates.lists
-                for row in np.flatnonzero(mask).tolist() if lists else ():  # empty: no HAT has one
+                for row in np.flatnonzero(mask).tolist() if lists else ():  # without lists no HAT has data
                     numbers = lists[index][row]
                     shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
             extras[output.name] = shares

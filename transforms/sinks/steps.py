@@ -65,16 +65,12 @@ class _Send(beam.DoFn):
 
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
-    """Converts estimates to rows, timestamped just before the slot's end.
-
-    schema: rows are NamedTuples with these columns, None: dicts. columns: result column of each that has another name.
-    may_be_late: whether a row's time may be before its element's; else it gets that, lest an engine drop it as late.
-    """
+    """Converts estimates to rows, timestamped just before the slot's end."""
 
     shape: Shape
-    schema: pa.Schema | None
-    may_be_late: bool
-    columns: Mapping[str, str] = field(default_factory=dict)
+    schema: pa.Schema | None  # rows are NamedTuples with these columns; None: dicts
+    may_be_late: bool  # a row's time may be before its element's; else it gets that, lest an engine drop it as late
+    columns: Mapping[str, str] = field(default_factory=dict)  # result column of each of the schema's with another name
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind: Any = dict[str, Any]

@@ -1,4 +1,9 @@
-"""Steps from files to events, and from events to tallies."""
+"""Steps from files to events, and from events to tallies.
+
+`slot_s`, `pane_s` are starts, but steps' fields of these names lengths. `more_s`: by how much whole periods wait longer
+for late reports than slots do. In a stream an element's timestamp is the watermark of its partition; Beam's windows end
+a millisecond before the next. `passed` reports progress, `dead_letters` yields refused rows.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -87,7 +92,7 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
 LATE: Final = "late"
 BEHIND: Final = "behind"
 Behind = TaggedOutput[Literal["behind"], PackedEvents]
-_MS_US = 1_000  # Beam's windows end a millisecond early
+_MS_US = 1_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
@@ -101,8 +106,7 @@ def is_late(observations: Observations, length_s: int, promised_us: int, more_s:
 class RefuseLate(Parting[PCollection[Observations]]):
     """Observations of open slots, and Refused ones.
 
-    An element's timestamp is its partition's watermark when emitted (see transforms/sources). The engine's watermark is
-    the minimum, so it drops nothing that passes here.
+    The engine's watermark is the least of partitions', so it drops nothing that passes here.
     """
 
     length_s: int
@@ -149,7 +153,7 @@ class InTime(Parting[PCollection[PackedEvents]]):
         return events | "compare panes" >> beam.FlatMap(self.compare).with_outputs(BEHIND, main="in_time")
 
     def compare(self, packed: PackedEvents, promise: Any = beam.DoFn.TimestampParam) -> Iterator[PackedEvents | Behind]:
-        """Tags events whose pane was over by the watermark, their element's timestamp."""
+        """Tags events whose pane was over by the watermark."""
         is_open = (packed.pane_s + self.pane_s) * wire.S_US - _MS_US > promise.micros
         yield packed if is_open else TaggedOutput(BEHIND, packed)
 
@@ -188,7 +192,8 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
         (slot_s, vehicle_shard), encoded = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
-            panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]  # a cap sums samples later
+            # With a cap, panes have candidate samples instead of sums, which the slot's cap chooses among.
+            panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]
             partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
             for name, rows in ((counters.DUPLICATES, duplicates), (counters.refused("lateness", LATE), refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
@@ -198,7 +203,7 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
             events = encoded if self.fetch is None else map(self.fetch, encoded)
             table = tasks.tally_slot(slot_s, events, self.release, count)
         passed("counted", slot_s)
-        plan_s = self.release.group(slot_s)
+        plan_s = self.release.group(slot_s)  # first slot of those that are drawn together
         if self.in_order:  # whole periods: every vehicle shard of a period is drawn in one group
             yield (plan_s, vehicle_shard), wire.pack_tally(table)
             return
@@ -209,15 +214,11 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
 
 @dataclass
 class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedPartial]]):
-    """Partial tallies of events by ((slot, vehicle shard), pane).
-
-    fetch: loads packed events from grouped references; None: they are grouped themselves. may_be_late: events may
-    follow their pane's end, see `admit_late`.
-    """
+    """Partial tallies of events by ((slot, vehicle shard), pane)."""
 
     release: ReleaseKind
-    fetch: Callable[[bytes], bytes] | None = None
-    may_be_late: bool = True
+    fetch: Callable[[bytes], bytes] | None = None  # loads packed events from grouped references, if these are grouped
+    may_be_late: bool = True  # events may follow their pane's end: then `admit_late` needs vehicles' spans of time
 
     def expand(self, events: PCollection[records.KeyedPane]) -> PCollection[KeyedPartial]:
         grouped = events | "group" >> beam.GroupByKey()

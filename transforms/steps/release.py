@@ -1,4 +1,9 @@
-"""Steps from tallies to drawn units and estimates, of slots and whole periods."""
+"""Steps from tallies to drawn units and estimates, of slots and whole periods.
+
+A group is what is drawn together, by (first slot's start, shard). Its encoded tallies hold heartbeats, empty bytes that
+say that a slot is over. A transaction is recorded in the ledger at once: a range of dates, a period or a slot. A store
+has bytes, in place of the shuffle, by a key. Consent: the judge of the whole input lets it be released.
+"""
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,15 +36,12 @@ DRAW_BYTES = 1 << 20  # of packed tallies: a range's groups are collected up to 
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
-    """Units drawn from tallies, and vehicles' spending as demand.
-
-    A unit's key names its transaction. store: holds units until they are recorded, in place of the shuffle.
-    """
+    """Units drawn from tallies, keyed by transaction, and vehicles' spending as demand."""
 
     release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
-    store: Store | None = None
+    store: Store | None = None  # holds units until they are recorded
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
@@ -48,10 +50,10 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
 
 class Draw(beam.DoFn):
-    """Draws units from grouped tallies, with demands and exposures.
+    """Draws units from grouped tallies, with demands: their spending and vehicles' exposures.
 
-    A range of dates, one transaction, is drawn several groups at a time: joint planning of HATs costs less. _groups,
-    _bytes: groups collected so far, and their size. _step: the transform, with its transaction, release and store.
+    A range is drawn several groups at a time: joint planning of HATs costs less. _groups, _bytes: groups collected so
+    far, and their size. _step: the transform, with its transaction, release and store.
     """
 
     def __init__(self, step: ByHexagon) -> None:
@@ -64,7 +66,7 @@ class Draw(beam.DoFn):
         """Draws a complete group; a range's groups wait for one another up to DRAW_BYTES."""
         slot_shard, tallies = group
         encoded = list(tallies)
-        if not is_over(encoded):  # without a heartbeat the slot may have more data: a drain ended it early
+        if not is_over(encoded):
             return
         self._groups[slot_shard] = encoded
         self._bytes += sum(map(len, encoded))
@@ -72,7 +74,7 @@ class Draw(beam.DoFn):
             yield from self._drawn()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Draws a range's groups that are left; here Beam needs windows of elements."""
+        """Draws a range's last groups; a bundle's end must give elements their window."""
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
                 demand = WindowedValue(drawn.value, MIN_TIMESTAMP, (GlobalWindow(),))
@@ -89,20 +91,19 @@ class Draw(beam.DoFn):
         tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}  # no heartbeats
         for unit, exposure in tasks.draw_units(tally_bytes, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
-            spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)  # key: its row of the ledger
+            spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)  # claims as text
             demand = (unit.slot_s, records.SPENDING), msgspec.json.encode(spending)
             yield TaggedOutput(records.DEMAND, (unit.period, demand))
             if exposure is not None:
                 demand = (unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)
                 yield TaggedOutput(records.DEMAND, (unit.period, demand))
             text = encode(unit)
-            # Units of one name are recorded in one transaction.
             transaction_name = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
             yield transaction_name, records.UnitBytes(text if store is None else store.put(text))
 
 
 def is_over(encoded: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Checks that all slots' heartbeats (empty bytes) are there; a drain fires without them."""
+    """Checks for all slots' heartbeats, and counts where a drain ended a slot without."""
     if encoded.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -111,16 +112,12 @@ def is_over(encoded: Sequence[TallyBytes], slots: int = 1) -> bool:
 
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """Recorded slots of encoded units, one transaction a key.
-
-    needs_rows: a key without data is an error, since its input is wrong. may_lose: skips what the limit refuses, else
-    an error. needs_consent: records a key only with CONSENT among its units, which says that all input is usable.
-    """
+    """Recorded slots of encoded units, one transaction a key."""
 
     account: LedgerAccount
-    needs_rows: bool = False
-    may_lose: bool = True
-    needs_consent: bool = False
+    needs_rows: bool = False  # a key without data is an error, since its input is wrong
+    may_lose: bool = True  # skips what the account's limit refuses, else an error
+    needs_consent: bool = False  # records a key only with CONSENT among its units
     store: Store | None = None
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
@@ -131,7 +128,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         """Records a key's units; yields slots. Raises StepError."""
         _, encoded_units = group
         encoded = list(encoded_units)
-        if self.needs_consent and records.CONSENT not in encoded:  # the judge of the whole input refused it
+        if self.needs_consent and records.CONSENT not in encoded:
             return
         units = decoded(self.store.get(unit) if self.store else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):
@@ -166,9 +163,9 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
     """Tallies and heartbeats, rekeyed to their period's window.
 
-    Periods have no fixed length (days of 23 and 25 hours), windows have: all elements of a period get its end as their
-    time, and so are in its last slot's window. `more_s`: delay of times and windows. Periods that began before
-    `start_s`, the stream's start, are dropped as incomplete.
+    Periods have no fixed length (days of 23 and 25 hours), windows have: elements of a period get its end as their
+    time, and so are in its last slot's window. more_s: delay of both. Periods that began before the stream, at
+    `start_s`, are dropped as incomplete.
     """
 
     periods: Mapping[int, SlotFacts]
@@ -191,15 +188,11 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
 @dataclass
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
-    """A period's tallies to its slots' estimates, once recorded.
-
-    in_stream: expects a heartbeat per slot, and skips what the account's limit refuses; otherwise one heartbeat a
-    period, and refusal is an error.
-    """
+    """A period's tallies to its slots' estimates, once recorded."""
 
     account: LedgerAccount
     release: ReleaseKind
-    in_stream: bool = False
+    in_stream: bool = False  # expects a heartbeat per slot, and skips what the limit refuses, else an error
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
         return tallies | "group" >> beam.GroupByKey() | "release" >> beam.FlatMap(self._released)
@@ -210,7 +203,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         tallies = list(encoded)
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return
-        table = wire.unpack_tally(filter(None, tallies), self.release.columns)  # heartbeats are empty bytes
+        table = wire.unpack_tally(filter(None, tallies), self.release.columns)  # without heartbeats
         try:
             yield from release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         except MustStop as stop:
@@ -232,7 +225,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
 PartOfAll = tuple[int, tuple[SlotShard, bytes]]
 """One key; the first slot of a period, a shard of its vehicles, and a part of their tally, or what fetches it."""
-_CONSENT_S = -1  # the judge's consent to release the whole input travels as a tally of this first slot
+_CONSENT_S = -1  # consent travels as a tally of this first slot
 
 
 _TalliesAndConsents = tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]
@@ -240,14 +233,11 @@ _TalliesAndConsents = tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]
 
 @dataclass
 class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstimates]]):
-    """Releases a closed range's periods like `ReleasePeriod`, given consent.
-
-    One worker does so, oldest period first, as each rests on earlier ones. store: holds tallies instead of the shuffle.
-    """
+    """Releases a closed range's periods in order, given consent; each rests on earlier ones."""
 
     account: LedgerAccount
     release: ReleaseKind
-    store: Store | None = None
+    store: Store | None = None  # holds tallies
 
     def expand(self, both: _TalliesAndConsents) -> PCollection[SlotEstimates]:
         tallies, consents = both  # all get the key 0, so that one worker has them; a consent carries no tally
@@ -277,7 +267,7 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
     def _tallies(self, shards: Mapping[int, Sequence[bytes]]) -> Iterator[wire.Tally]:
         """Unpacks a period's tallies, a vehicle shard at a time."""
         for encoded in shards.values():
-            packed = filter(None, encoded)  # heartbeats are empty
+            packed = filter(None, encoded)  # without heartbeats
             yield wire.unpack_tally(packed if self.store is None else map(self.store.get, packed), self.release.columns)
 
 

@@ -28,17 +28,14 @@ _OPTIONAL = (LEANS_COLUMN, *PARENT_COLUMNS, *TRAFFIC_COLUMNS, *ABOUT_COLUMNS, *D
 
 
 class HatEstimates(NamedTuple):
-    """Estimates of a period's HATs or groups, km/h, (cells, slots) each; nan: no value.
-
-    optional: further columns, of _OPTIONAL.
-    """
+    """Estimates of a period's HATs or groups, km/h, (cells, slots) each; nan: no value."""
 
     value: Float64s
     lower95: Float64s
     upper95: Float64s
     sd: Float64s
     status: NDArray[np.str_]
-    optional: Mapping[str, NDArray[Any]] = {}
+    optional: Mapping[str, NDArray[Any]] = {}  # further columns, of _OPTIONAL
     products: tuple[SlotEstimates, ...] = ()
 
     def with_columns(self, names: Sequence[str], columns: Iterable[NDArray[Any]]) -> "HatEstimates":
