@@ -1,4 +1,8 @@
-"""Sums of draws' claims, checked against an account's limit."""
+"""Sums of draws' claims, checked against an account's limit.
+
+`spent` is a sum by kind of claim; its noise is what rho measures. NOISE_CLAIMS has the kind of claim in which an
+accounting adds that up: `within(epsilon, delta)` is the largest one of that cost, `approx(delta)` converts one.
+"""
 
 import math
 from abc import ABC, abstractmethod

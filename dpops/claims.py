@@ -1,4 +1,9 @@
-"""Privacy claims: costs of draws, and conversions rounded upwards."""
+"""Privacy claims: costs of draws, and conversions rounded upwards.
+
+rho measures zero-concentrated privacy (zCDP), mu, with rho = mu^2 / 2, Gaussian privacy; at a delta either converts to
+an epsilon. The conversion of zCDP holds at any Renyi order above 1, of which `_least_at` finds the best by floats;
+decimals of 60 digits evaluate it. Margins err to the safe side: epsilons and deltas up, a rho within them down.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -140,8 +145,7 @@ Claim = PureDP | ZCDP | ApproxDP
 Accounting = Literal["zcdp", "gdp"]
 """Account of Gaussian noise: in rho, or in mu^2, for which all noise must be normal, and rounded."""
 
-NOISE_CLAIMS: Mapping[Accounting, type[ZCDP]] = {"zcdp": ZCDP, "gdp": GaussianDP}
-"""Claim of Gaussian noise under each accounting."""
+NOISE_CLAIMS: Mapping[Accounting, type[ZCDP]] = {"zcdp": ZCDP, "gdp": GaussianDP}  # of Gaussian noise
 
 
 def claim_of(text: str) -> Claim:

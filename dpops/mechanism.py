@@ -1,4 +1,10 @@
-"""Mechanism interface: public plans from counts, noisy integers, values."""
+"""Mechanism interface: public plans from counts, noisy integers, values.
+
+A mechanism may first draw private choices, such as a bound to clip at; then it adds noise to its query, an integer in
+steps, each worth `Plan.step` units (km/h, say). U, `upper`, is the largest value; samples are in grid steps, 0 to
+upper_steps. facts: public integers of a plan. miss: chance that an interval misses the true value. Users of a HAT are
+vehicles.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,8 +66,7 @@ class Hats:
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
 
-PLAN_VERSION = 2
-"""Version of new plans' documents; see `Plan.version`."""
+PLAN_VERSION = 2  # of new plans' documents; see `Plan.version`
 
 
 class PlanError(ValueError):
@@ -110,7 +115,7 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """Computes the claim; above epsilon if noise is small."""
+        """Computes the claim: epsilon, or more where rounding left less noise. Raises PlanError."""
         return claim_of_terms(str(self.epsilon), str(self.scale), self.sensitivity)
 
     @property
@@ -171,7 +176,7 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_of_terms(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes plans' claim: epsilon, or more where rounding left less noise. Raises PlanError."""
+    """Computes a plan's claim from its stored numbers. Raises PlanError."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -258,16 +263,16 @@ class Mechanism(Protocol):
         totals = list(hats)
         # Equal counts have equal plans, so each distinct HAT is planned and written once.
         keys = [(reported, hat.counts.tobytes()) for hat, reported in zip(totals, hats.reported.tolist(), strict=True)]
-        counts = {key: CountsKnown(total.counts, reported=key[0]) for key, total in zip(keys, totals, strict=True)}
-        hat_plans = self.plans(list(counts.values()), grid, epsilon)
-        planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
+        distinct = {key: CountsKnown(total.counts, reported=key[0]) for key, total in zip(keys, totals, strict=True)}
+        hat_plans = self.plans(list(distinct.values()), grid, epsilon)
+        planned = {key: (plan, plan.document()) for key, plan in zip(distinct, hat_plans, strict=True)}
         planned_hats = [planned[key] for key in keys]
         released = self.release(totals, [plan for plan, _ in planned_hats], noise)
         return Drawn([plan.mechanism for plan, _ in planned_hats], [stored for _, stored in planned_hats], released)
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """Completes a plan's noise and bias from private choices."""
+        """Completes a plan's noise and bias from private choices; here there are none."""
         return plan
 
     @classmethod
@@ -302,7 +307,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def full_plan(plan: Plan, kind: type[P]) -> P:
-    """Checks that a plan has unstored fields. Raises TypeError."""
+    """Returns the plan as `kind`, with its fields that are not stored. Raises TypeError."""
     if not isinstance(plan, kind):
         raise TypeError("a release needs the plan it made, not one that was read back")
     return plan
@@ -311,7 +316,7 @@ def full_plan(plan: Plan, kind: type[P]) -> P:
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:
     """Adds discrete Laplace noise to integers, as Python integers."""
     drawn = noise.laplace(scales)
-    return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]  # which cannot overflow
+    return [query + added for query, added in zip(exact.tolist(), drawn.tolist(), strict=True)]  # no overflow
 
 
 def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: Noise) -> list[Integers]:

@@ -17,8 +17,7 @@ CAUTION = math.exp(FLEET_SD)
 INFORMATIVE_KMH = Z95 * fitted.PLACES_KMH * math.sqrt(fitted.MAX_RATIO)
 """Half width of an interval that tells of a place as much as a day that is shown must tell of its city's pattern."""
 TYPICAL_KMH = 20.0  # prior mean of a HAT, and first centre of releases
-LEAST_VEHICLES = 4.0
-"""Expected vehicles below which an honest interval spans all speeds: the value is unreliable."""
+LEAST_VEHICLES = 4.0  # expected ones, below which an honest interval spans all speeds: the value is unreliable
 _LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0  # between which variance is proportional to speed
 
 

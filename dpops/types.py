@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
-Per = Literal["hat", "period"]
-"""Unit of a budget."""
-
-Scope = Literal["slot", "period"]
-"""Extent of a plan."""
+Per = Literal["hat", "period"]  # unit of a budget
+Scope = Literal["slot", "period"]  # extent of a plan
 
 
 class CountsKnown(NamedTuple):

@@ -1,4 +1,10 @@
-"""Arrays (pseudo-users) of m_UB samples: layouts, plans and means."""
+"""Arrays (pseudo-users) of m_UB samples: layouts, plans and means.
+
+counts: a HAT's users' samples, largest first; reported: those of all users before any cap. A user has at most m_UB
+samples in its arrays, and each stands for the mean of all of the user's. Released is a HAT's sum of array means, in
+fine steps of 1 / FINE_PER_STEP grid step. A user's weight is its share of the mean of these; `transport_bias` sums how
+much it exceeds the user's share of the reported samples. `check_plan_input` raises PlanError.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -242,7 +248,7 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     arrays = []
     by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
     for start, first_array, facts, bias in by_hat:
-        of_hat, sensitivity = slice(start, start + facts["users"]), facts.pop("sensitivity")
+        of_hat, sensitivity = slice(start, start + facts["users"]), facts.pop("sensitivity")  # a field of plans
         fills = laid.fills[first_array : first_array + facts["arrays"]]
         group = Grouping(user[of_hat], array[of_hat], samples[of_hat], fills)
         arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], sensitivity, bias, facts))

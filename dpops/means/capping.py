@@ -1,7 +1,8 @@
 """Users capped at m samples by scaling their moments.
 
-A user of c > m samples keeps the average of all of them, with the weight of m: its sums times m / c. With L users,
-n samples kept and R reported it counts k = min(c, m) of K = S(m) samples.
+A user of c > m samples keeps the average of all of them, with the weight of m: its sums times m / c. With L users, n
+samples kept and R reported it counts k = min(c, m) of K samples, the sum of these. A plan's facts hold m, `m_ub`, and
+K, `kept`, if anybody is capped, else the largest count, `heaviest`, and n, `samples`.
 """
 
 import math

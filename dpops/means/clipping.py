@@ -1,4 +1,8 @@
-"""Means of array means clipped to a private interval."""
+"""Means of array means clipped to a private interval.
+
+Array means, the ends of intervals and U are in fine steps, of 1 / FINE_PER_STEP grid step. Plans are for the longest
+interval that may be drawn; the drawn one takes their noise (`_scale`) and bias (`with_interval`) down.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,9 @@
-"""Shared forecasts of mean mechanisms' errors, in vectors."""
+"""Shared forecasts of mean mechanisms' errors, in vectors.
+
+Errors are expected absolute ones, in units, over the noise and equally likely means and biases; `normal_scores` are
+equally likely points of the standard normal law, `clamped_errors` those of a value clipped to [0, U]. A fine step is 1
+/ FINE_PER_STEP grid step. `_running_sums` begin with 0; `_picked` takes a row's columns.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -78,7 +83,7 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
     """Computes numerators / denominators * factor, correctly rounded."""
-    top, bottom = factor.as_integer_ratio()
+    top, bottom = factor.as_integer_ratio()  # so that Python's integers are divided once
     pairs = zip(numerators.tolist(), denominators.tolist(), strict=True)
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
@@ -144,7 +149,7 @@ def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """Counts `ordered` (HATs, n) below each of `values`."""
+    """Counts numbers of `ordered`, (HATs, n), below each of `values`, or equal: (HATs, values)."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     return np.asarray(np.count_nonzero(compared, axis=2))
 
@@ -181,9 +186,10 @@ class Ends(NamedTuple):
 
 
 def ends_of(means: Float64s, edges: Float64s) -> Ends:
-    """Sums ascending means on either side of interval ends."""
-    below = rank_below(means, edges)
-    return Ends(edges, _picked(_running_sums(means), below), edges * below, edges * (means.shape[1] - below))
+    """Sums means, ascending, (HATs, arrays), below interval ends `edges`, (HATs, ends)."""
+    rank = rank_below(means, edges)
+    below, moved_up, moved_down = _picked(_running_sums(means), rank), edges * rank, edges * (means.shape[1] - rank)
+    return Ends(edges, below, moved_up, moved_down)  # moved: sums as if means below, or not below, lay at the end
 
 
 def _picked(rows: Float64s, columns: Int64s) -> Float64s:

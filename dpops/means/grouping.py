@@ -2,7 +2,7 @@
 
 Source: papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets", strategies BestFit
 and WrapAround. Counts are non-increasing, the canonical order of users. Rules for m_UB take int64 (HATs, users), each
->= 1, and return int64 (HATs,).
+>= 1, and return int64 (HATs,). S(m) sums min(count, m) over a HAT's users, and n their counts: m is a cap.
 """
 
 from bisect import bisect_left, insort
@@ -103,10 +103,10 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, (HATs, users), descending; from
     epsilon 1 on at the largest. Compared exactly. Source: S1, OPT-Array-Averaging, idealised objective.
     """
-    numerator, denominator = epsilon.as_integer_ratio()  # S: `sums` of min(count, m), n: of counts, m: `lengths`
+    numerator, denominator = epsilon.as_integer_ratio()
     # No product below exceeds n^3 m numerator denominator: int64, or Python's integers beyond.
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * numerator * denominator)
-    sums = _kept_at(lengths)
+    sums = _kept_at(lengths)  # S at each of the lengths
     # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.
     cost = lengths * denominator * lengths.sum(axis=1)[:, None] - sums * sums * numerator
     best, top, bottom = lengths[:, -1], cost[:, -1], sums[:, -1]
@@ -143,7 +143,7 @@ def _exact(counts: Int64s, max_product: int) -> Any:
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists columns that differ from the next, backwards: further candidates for m."""
+    """Lists users whose count exceeds the next in some HAT, last first."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 

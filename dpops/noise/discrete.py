@@ -1,4 +1,10 @@
-"""Exact discrete Laplace and Gaussian noise with rational parameters."""
+"""Exact discrete Laplace and Gaussian noise with rational parameters.
+
+Scales are in steps, variances in squared ones; `distinct` lists distinct parameters, and each draw's index of them,
+`code`. Each draw's proposals are repeated until one is accepted. `source.exp_minus(rates, exact)` accepts with
+probability exp(-rate): where floats do not decide, by the rate as a rational, or as bounds (`Rate`), that `exact`
+makes.
+"""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -11,9 +17,7 @@ from numpy.typing import NDArray
 from dpops.noise.words import CHUNK, Rate, Uniform, Words, distinct
 from dpops.types import Int64s
 
-MOST_SCALE = (1 << 50) - 1
-"""Largest noise scale, in steps."""
-
+MOST_SCALE = (1 << 50) - 1  # largest noise scale, in steps
 _MAX_NUMERATOR = 1 << 50
 # A draw uses the number of successes of Bernoulli(exp(-1)) in a row; 4096 have probability exp(-4096) and are refused,
 # which keeps every product below 2**62.
@@ -68,7 +72,7 @@ class Noise(Words):
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
-    """Draws discrete Laplace noise of scale numerator / denominator.
+    """Draws discrete Laplace noise of scale numerator / denominator, t / s.
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
     """
@@ -76,7 +80,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
     undecided = np.arange(numerator.size)
     while undecided.size:
         t, s = numerator[undecided], denominator[undecided]
-        number, accepted = geometric(source, t)
+        number, accepted = geometric(source, t)  # follows exp(-number / t), so number // s exp(-magnitude s / t)
         magnitude = number // s
         negative = source.words(undecided.size) >> np.uint64(63) == 1  # a random bit
         accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
@@ -180,8 +184,9 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
             return _rate(source.uniform(word), integer, t, variances[code])
 
         accepted &= source.exp_minus(rates, exact)
-        half, negative = words >> np.uint64(63) == 1, source.words(undecided.size) >> np.uint64(63) == 1
-        magnitude = integers + half
+        # u's first bit, whether it is 1/2 or more, and a random sign.
+        is_half, negative = words >> np.uint64(63) == 1, source.words(undecided.size) >> np.uint64(63) == 1
+        magnitude = integers + is_half
         out[undecided[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
         undecided = undecided[~accepted]
     return out

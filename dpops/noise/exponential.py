@@ -1,7 +1,9 @@
 """Private choices without floats, by an exact exponential mechanism.
 
 Proposals come from integer weights that lie just above the exponential ones; each is accepted with exactly the ratio of
-the two, so the law is the textbook one whatever the rounding of the weights (docs/adr/0006).
+the two, so the law is the textbook one whatever the rounding of the weights (docs/adr/0006). A candidate's proposal
+weighs about 2**32 exp(-rate cost); its coin, a random integer of _COIN_BITS bits, accepts it below the bound `low` of
+the acceptance times 2**_COIN_BITS, refuses from `high` on, and in between gets more bits.
 """
 
 from collections.abc import Sequence
@@ -93,7 +95,7 @@ def _table(rate: Fraction, length: int) -> Int64s:
     table = np.empty((3, length), np.int64)
     low = high = 1 << bits
     for cost in range(length):
-        weight = -(-high >> bits - _TOP_BITS)
+        weight = -(-high >> bits - _TOP_BITS)  # rounded up
         table[:, cost] = weight, *_acceptance(low, high, weight, bits, _COIN_BITS)
         if table[2, cost] <= 1:  # acceptance is below 2**-62, and so for every higher cost
             table[:, cost:] = table[:, cost : cost + 1]

@@ -4,10 +4,11 @@ Each worst case is an exact ratio (numerator, denominator) of the statistic's ra
 for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole_users`: a user is kept with all its
 samples or not at all; a capped user's scaled moments act like a distribution that can be split at will, and the
 refinements for an odd number of samples do not hold. samples: all reported, n. retained: K, 1 <= K <= n. heaviest: the
-largest retained count of a user, k*.
+largest retained count of a user, k*. A HAT's state is (n, K, k*), or for scores (1 - K / n, k*, K).
 
-Floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so that ties are ties and
-the choice is that of the published algorithm on every machine.
+Scores are errors in floats, and only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so
+that ties are ties and the choice is that of the published algorithm on every machine. A row of the tally is a vehicle
+in a HAT; it is an entry of its vehicle while the vehicle may leave that HAT.
 """
 
 from fractions import Fraction
@@ -106,7 +107,7 @@ class RowsByHat(NamedTuple):
         hat, vehicle, counts = hat[order], vehicle[order], counts[order]
         if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:  # codes from 0, counts from 1
             raise ValueError("codes of HATs and vehicles must be >= 0 and counts >= 1")
-        rows = np.bincount(hat, minlength=0 if samples is None else samples.size)
+        rows = np.bincount(hat, minlength=0 if samples is None else samples.size)  # number of each HAT's
         if not rows.all():
             raise ValueError(f"HAT {int(rows.argmin())} keeps no vehicle")
         if samples is not None and samples.size != rows.size:
@@ -146,8 +147,7 @@ class Search:
         second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])  # no row follows a last one
         self.samples = tally.samples.astype(np.float64)
         dropped = (tally.samples - tally.retained) / tally.samples
-        self.state = np.stack([dropped, tally.heaviest, tally.retained])
-        """Per HAT: dropped part of the samples, largest count of a vehicle, retained samples."""
+        self.state = np.stack([dropped, tally.heaviest, tally.retained])  # the latter two: k* and K, by HAT
         self.second = second.astype(np.float64)  # second largest count, 0 where there is but one vehicle
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
@@ -159,7 +159,7 @@ class Search:
         self.entry_hat = tally.hat[self.entry_row]
         self.entry_count = tally.counts[self.entry_row].astype(np.float64)
         self.entry_share = self.entry_count / self.samples[self.entry_hat]  # of the HAT's samples, dropped if it leaves
-        self.entry_half = _half(self.samples)[self.entry_hat]  # bound on p in its HAT's variance bias
+        self.entry_half = _half(self.samples)[self.entry_hat]  # most that p is in its HAT's variance bias, 4 p (1 - p)
         columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
         self.entry_columns = tuple(column.data for column in columns)
         for row in begin[is_single].tolist():  # the only vehicle of a HAT may not leave it
@@ -187,15 +187,15 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the entry that the vehicle leaves, or -1.
+        """Chooses the vehicle's entry whose HAT has the least error without it, or -1.
 
-        -1: each choice would raise an error above `threshold`. Within TOLERANCE of it exact errors decide.
+        -1: it has no entry, or even that error is above `threshold`. Within TOLERANCE of it exact errors decide.
         """
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
         entries = slice(first, last)
-        # The state of each of its HATs without the vehicle: dropped part, most and number of samples; a row to work in.
+        # The state of each of its HATs without the vehicle: dropped share, k* and K; then a row for `_scores` to use.
         hats, counts = self.entry_hat[entries], self.entry_count[entries]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
@@ -227,8 +227,8 @@ class Search:
         distinct = []
         while entries.size:
             distinct.append(int(entries[0]))
-            others = (states != states[:, :1]).any(axis=0)
-            entries, states = entries[others], states[:, others]
+            differs = (states != states[:, :1]).any(axis=0)
+            entries, states = entries[differs], states[:, differs]
         return distinct[0] if len(distinct) == 1 else min(distinct, key=lambda entry: self.exact(*self._without(entry)))
 
     def _without(self, entry: int) -> tuple[int, int, int]:
@@ -292,7 +292,7 @@ class Search:
 
 
 def _half(total: Floats) -> Floats:
-    """Computes the largest share of whole samples, half at most.
+    """Computes floor(total / 2) / total, the largest share at most 1/2.
 
     The variance's worst case, 4 p (1 - p) of U^2 / 4, peaks here: p, a dropped or a vehicle's share, is cut to it.
     """

@@ -1,7 +1,10 @@
 """Plans, noisy nodes and readings of a HAT's tree.
 
 A HAT's samples are counted in K bins of equal width over [0, U]. Released are the noisy masses of all nodes of a tree
-over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them.
+over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them. A user's
+mass is its weight in that sum, in units of 1 / UNITS_PER_SAMPLE sample; `total` is a HAT's. Errors, biases and rounding
+are of shares of it below an edge of bins. A shape is a tree with its levels' shares of epsilon. `law(*shape)` is the
+noise that `cumulative` leaves in such shares, for mass and epsilon 1; `consistent` makes them a distribution function.
 """
 
 import math
@@ -63,7 +66,7 @@ DEFAULT_BINS = 65  # of 1 km/h each where U is 65 km/h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan(Plan):
-    """Plan in shares of samples; masses: int64 (users,)."""
+    """Plan whose units are shares of samples; masses: int64 (users,)."""
 
     masses: Int64s = field(repr=False, compare=False)
 
@@ -151,11 +154,11 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
 
 def scale_of(plan: Plan) -> float:
     """Computes the scale of shares' noise, over that of mass and epsilon 1."""
-    return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
+    return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)  # sensitivity: 2 max(masses)
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecasts the absolute error of the share of reports below a speed."""
+    """Forecasts the absolute error of the share of reports below a speed; counts: (users,)."""
     tree, level_shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
@@ -177,7 +180,7 @@ def upper_of(plan: Plan) -> float:
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
-NOISE_SCALES = np.geomspace(1e-6, 100.0, 65)  # over the law's, whose errors are simulated once; others are interpolated
+NOISE_SCALES = np.geomspace(1e-6, 100.0, 65)  # as of `scale_of`; errors at these are simulated, others interpolated
 
 _PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 
@@ -192,7 +195,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 @lru_cache(maxsize=16)
 def _share_errors(tree: Tree, level_shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
-    """Simulates mean errors of shares of reports by noise's scale, (NOISE_SCALES,); mean, sd: prior."""
+    """Simulates mean errors of shares of reports at each of NOISE_SCALES; mean, sd: prior."""
     cases = expected_cdfs(tree.bins, mean, sd, upper)  # true ones, (cases, bins - 1)
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5  # a fixed seed: forecasts repeat
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.

@@ -1,4 +1,9 @@
-"""Release and readings of tree mechanisms, with intervals."""
+"""Release and readings of tree mechanisms, with intervals.
+
+A shape is a tree over K bins with its levels' shares of epsilon. Users' histograms are scaled to their masses, which
+are their weights in the release, and summed at every node (`weighted_leaves`, `node_counts`). Noisy nodes give unbiased
+shares of samples below bins' edges, `raw` (`cumulative`), and these a distribution function, `cdf` (`consistent`).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +25,7 @@ OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")  # outputs of a tree, in this 
 
 
 class Reading(NamedTuple):
-    """A reading of HATs, with worst-case intervals."""
+    """A reading of HATs, with the ends of its worst-case intervals."""
 
     value: Float64s
     low: Float64s

@@ -2,6 +2,9 @@
 
 Distribution functions are float64 (rows, K - 1), the shares of samples below the inner edges t U / K, t = 1, .., K - 1;
 0 and 1 at both ends are left out. Readings are in units of U / K, the width of a bin, so that upper edges are whole.
+Prefixes are counts, or shares, of samples below these edges. `shares` are levels' of epsilon. cdf: non-decreasing, in
+[0, 1]; raw: unbiased, with noise, so neither. scale, (HATs,): noise of a HAT's shares over `law`'s; sds: number of
+standard deviations that an interval reaches to either side.
 """
 
 import math
@@ -48,16 +51,16 @@ def cumulative(
 class Law(NamedTuple):
     """Noise law of combined counts, mass and epsilon 1.
 
-    weights: float64 (nodes, K - 1). variances: float64 (nodes,).
+    weights: float64 (nodes, K - 1), of each node's noise in each prefix. variances: float64 (nodes,), of that noise.
     """
 
     weights: Float64s
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Computes standard deviations of linear functions of prefixes."""
-        reach = np.tensordot(self.weights, functional, axes=1)
-        return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
+        """Computes standard deviations of sums of prefixes by factors, `functional`, (K - 1, ..)."""
+        node_factors = np.tensordot(self.weights, functional, axes=1)
+        return np.sqrt(np.tensordot(self.variances, node_factors**2, axes=1))
 
     def prefix_sd(self) -> Float64s:
         """Computes the standard deviation of each combined prefix."""
@@ -67,7 +70,7 @@ class Law(NamedTuple):
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
     """Computes the noise law of prefixes, linear in the nodes, at epsilon 1."""
-    # Row i is of noise 1 in node i alone; `total`, the known root's noise, is 0. shares: of epsilon, by level.
+    # Row i is of noise 1 in node i alone; `total`, the known root's noise, is 0.
     weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
@@ -137,7 +140,7 @@ def variance(cdf: Float64s) -> Float64s:
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Lays intervals around unbiased estimates, within [0, 1]."""
+    """Lays intervals of half width `half` around unbiased shares, within [0, 1]."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
@@ -163,8 +166,8 @@ def mean_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Betwe
 
 
 def mean_sd(law: Law) -> float:
-    """Computes the mean's standard error in the law's unit."""
-    return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
+    """Computes the mean's standard error at scale 1, in bins."""
+    return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])  # a mean is a constant less the sum of all prefixes
 
 
 def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Between:

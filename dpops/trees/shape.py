@@ -1,7 +1,8 @@
 """Trees over equal bins, and levels' shares of epsilon.
 
-All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the digits that all
-prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For full trees D_i = K (n_i - 1) / 2.
+All is public. The prefix before a bin is a sum of nodes: at each level of the siblings that precede the bin's node;
+their number is the bin's digit there. D_i sums level i's digits over bins; best shares are proportional to its cube
+roots, and the error then to (sum D_i^(1/3))^3. For full trees D_i = K (n_i - 1) / 2. Source: algorithms 10.3.
 """
 
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Tree:
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """Lists nodes' first and end bins, level by level."""
+        """Lists nodes' first bins and those after their last, level by level, int64 (nodes,)."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
@@ -68,7 +69,7 @@ class Tree:
 
 
 def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
-    """Counts nodes exactly, from (.., K) to (.., nodes)."""
+    """Sums leaves below each node, from (.., K) to (.., nodes), level by level."""
     low, high = tree.edges()
     below = np.zeros((*leaves.shape[:-1], tree.bins + 1), np.int64)
     np.cumsum(leaves, axis=-1, out=below[..., 1:])
@@ -76,7 +77,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums a level's digit (place among `factor` siblings of `width` bins) over bins."""
+    """Sums a level's digit, the place among `factor` siblings of `width` bins, over bins."""
     # In a cycle of width * factor bins each digit stands `width` times; of the last cycle only some digits stand.
     cycles, remainder = divmod(bins, width * factor)
     full_digits, partial = divmod(remainder, width)
@@ -104,18 +105,18 @@ def best_tree(bins: int) -> Tree:
             continue
         cost, below = best.pop(width)  # final: all ways to a width come from smaller ones
         for factor in range(2, -(-bins // width) + 1):
-            step = cost + digit_sum(bins, width, factor) ** (1 / 3), (factor, *below)
+            extended = cost + digit_sum(bins, width, factor) ** (1 / 3), (factor, *below)
             if width * factor >= bins:
-                complete.append(step)
+                complete.append(extended)
             else:
-                best[width * factor] = min(step, best.get(width * factor, step))
+                best[width * factor] = min(extended, best.get(width * factor, extended))
     return Tree(bins, min(complete)[1] if complete else (1,))  # one bin is its own tree
 
 
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     """Divides epsilon over levels by digit sums' cube roots, rounded to rationals."""
-    weights = [max(1, digits) for digits in tree.digit_sums()]  # no level is without any share
+    weights = [max(1, digits) for digits in tree.digit_sums()]  # 1: a level that no prefix needs is released too
     if len(set(weights)) == 1:  # equal shares need no rounding
         return (Fraction(1, len(weights)),) * len(weights)
     roots = [weight ** (1 / 3) for weight in weights]  # the sum of weight / share^2 is least at these
