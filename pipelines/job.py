@@ -1,4 +1,8 @@
-"""Configuration of a release's job, and checks of its account and output folder."""
+"""Configuration of a release's job, and checks of its account and output folder.
+
+A transaction is what the ledger records at once: "slot" in streams, else "period" or "range". Slots have public facts,
+by start: period, times, and which slots are planned together.
+"""
 
 import os
 import tempfile
@@ -121,7 +125,7 @@ def assemble(
     account: LedgerAccount,
     outputs: Outputs,
 ) -> Job:
-    """Builds a job. slots: facts by start. transaction: recorded at once; "slot" in streams."""
+    """Builds a job. calendar: places events in slots. slots: facts by start."""
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,

@@ -17,15 +17,12 @@ PRODUCTS = (
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Input files of a pattern or folder. allow_empty: seals periods without rows.
-
-    skip_unreadable: see `Job`. unattended: see `LedgerAccount`.
-    """
+    """Input files of a pattern or folder."""
 
     pattern: str
-    allow_empty: bool = False
-    skip_unreadable: bool = False
-    unattended: bool = False
+    allow_empty: bool = False  # seals periods without rows
+    skip_unreadable: bool = False  # counts undecodable files as dead letters, in place of an error
+    unattended: bool = False  # a period that was stopped for too few vehicles stays stopped
 
 
 class FiniteRange(click.FloatRange):

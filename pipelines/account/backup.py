@@ -40,13 +40,10 @@ class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Backup(NamedTuple):
-    """Content of a backup file. entries: of one ledger, at least one.
+    """Content of a backup file."""
 
-    header: time, key, and the head's entry of each ledger, by the hash of the ledger's first entry (`genesis`).
-    """
-
-    header: _BackupHeader
-    entries: Entries
+    header: _BackupHeader  # time, key, and the head's entry of each ledger, by the hash of its first one (`genesis`)
+    entries: Entries  # of one ledger, at least one
 
     @property
     def genesis(self) -> str:

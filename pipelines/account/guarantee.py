@@ -1,4 +1,8 @@
-"""Privacy guarantee of a release, vehicles' spending, and missing slots of a verified ledger."""
+"""Privacy guarantee of a release, vehicles' spending, and missing slots of a verified ledger.
+
+An Accountant adds up claims, and a limit of an account bounds their sum; a Loss shows that as epsilon and delta. A
+window is as many consecutive periods as a span has days. `bounds` are those of all spans, the shortest first.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,14 +37,11 @@ _OTHER_VALUES = "with any other {} of it"
 
 
 class Loss(NamedTuple):
-    """Privacy loss of a vehicle and period, as epsilon and delta.
-
-    chance: probability, from `chance_beyond`, that the noise raises the odds of a true guess by more than e^epsilon.
-    """
+    """Privacy loss of a vehicle and period, as epsilon and delta."""
 
     epsilon: Fraction = ZERO
     delta: Fraction = ZERO
-    chance: float = 0.0
+    chance: float = 0.0  # `chance_beyond`: that noise raises the odds of a true guess by more than e^epsilon
 
     @property
     def chance_text(self) -> str:
@@ -257,10 +258,7 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
 
 
 def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound]) -> str | None:
-    """Finds the first day after windows over a limit whose least debit fits.
-
-    None if no window is over a limit, the unit is not the day, or no day fits.
-    """
+    """Finds the first day after windows over a limit that fits a least debit."""
     # A window of n days begins on the day before `since`, so it ends n - 2 days after `since`.
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":

@@ -57,7 +57,7 @@ def check_input(
     secret = Secret(b"")  # as nothing is released, ids are hashed for counting alone
     job = replace(job_of(spec, calendar, secret, account, NOWHERE), skips_unreadable=files.skip_unreadable)
     ids, total = list[Int64s](), estimate_rows(paths)
-    parts = dict[PaneShard, list[tuple[int, EventBytes]]]()  # packed events by what is counted at once, see `Group`
+    parts = dict[PaneShard, list[tuple[int, EventBytes]]]()  # packed events by slot or period, shard and pane
     starts = np.array([slot.start_s for slot in calendar.slots], np.int64)  # ascending
     rows, at_places = np.zeros((2, starts.size), np.int64)  # of observations, and those at a place, by slot
 

@@ -1,4 +1,8 @@
-"""Repeated or future estimates from the ledger alone."""
+"""Repeated or future estimates from the ledger alone.
+
+Entries are a specification's recorded stages, in ledger order. `learned_from` fits a model, `Learned`, to them, which
+estimates HATs and products of a released or a coming period. Its field holds means of HATs, (cells, slots).
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set

@@ -1,4 +1,8 @@
-"""Composite PTransform from vehicle positions to result rows."""
+"""Composite PTransform from vehicle positions to result rows.
+
+A caller's users, keys and windows are vehicles, cells and slots. `admitted` checks an account's key and ledger, and
+returns the key. `road` draws, records and estimates tallies.
+"""
 
 import time
 from collections.abc import Collection
@@ -117,7 +121,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         assigned = elements | "hats" >> AssignHats(hats)
         tallies = assigned | "users" >> ContributionsPerUser(hats)
         runner = _BoundedRunner(spec, hats.calendar, needs_rows=spec.counts_are_public and not self.allow_empty)
-        return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)  # `road` draws, records, estimates
+        return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
         """Releases an unbounded PCollection slot by slot. Raises SpecificationError or UsageError."""
@@ -220,7 +224,7 @@ class ClosedHats(NamedTuple):
         outputs: Outputs = NOWHERE,
         unattended: bool = False,
     ) -> "ClosedHats":
-        """Opens a specification's account for a closed range."""
+        """Opens a specification's account for a closed range. unattended: as in `Release`."""
         spec, files = load(spec), location.find(ledger, key).absolute()
         calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
         secret, account = admitted(spec, files), replace(ledger_account_of(spec, files), unattended=unattended)

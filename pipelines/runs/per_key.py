@@ -1,4 +1,8 @@
-"""PTransforms for private statistics of any value by any public key."""
+"""PTransforms for private statistics of any value by any public key.
+
+In the specification that a transform makes, users are vehicles, windows are slots, and keys replace cells. An extractor
+is the name of an element's field, or a function of the element; what raises an error counts as missing.
+"""
 
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -29,7 +33,6 @@ from transforms.sinks.steps import ToRows
 from transforms.sources.elements import plain, value_in, why_no_reports
 
 Extractor = str | Callable[[Any], Any]
-"""The name of an element's field, or a function of the element. What raises an error counts as missing."""
 Total = float | tuple[float, float]  # epsilon, or epsilon and delta
 
 _DAY_S = 86_400

@@ -108,12 +108,9 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
 
 
 def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
-    """Lists periods that must have rows, lest a wrong file seal an empty day.
-
-    Those with unrecorded slots; empty if the operator allows it; None under secret counts, where input decides nothing.
-    """
+    """Lists unrecorded periods that must have rows, lest wrong files seal them empty."""
     if not spec.counts_are_public:
-        return None
+        return None  # secret counts must decide nothing
     if allow_empty:
         return []
     all_due_s = range_.to_s + spec.input.allowed_lateness_s  # by then all slots of the range are due

@@ -42,18 +42,15 @@ DECISIVE = ("name", "unit", "timezone", "adjacency", "since", "until")  # all of
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTerms:
-    """Shared budget of releases: protected unit, period and limit.
-
-    since, until: with unit vehicle-ever, the first day and the day after the last.
-    """
+    """Shared budget of releases: protected unit, period and limit."""
 
     name: str
     unit: Unit
     timezone: str
     adjacency: str
     limit: Limit
-    since: date | None
-    until: date | None
+    since: date | None  # with unit vehicle-ever: the first day
+    until: date | None  # likewise: the day after the last
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,10 @@
                           unreadable +-----------------------------------------------^
 
 Steps are few, as each costs a runner some 10 ms. Counts reach the judge through the group-by of events, see NO_SLOT.
-If an engine retries a step, the ledger keeps its first record.
+If an engine retries a step, the ledger keeps its first record. A fact tells the judge counters, or a period's debits; a
+consent among units lets the ledger record them. `needed`: periods that must have rows. A release that draws in order is
+of whole periods, each of which rests on what was recorded before, and its debits are known without the input. Rules
+that need whole periods derive values from a vehicle's consecutive rows.
 """
 
 import itertools
@@ -107,10 +110,7 @@ def _find(number: int) -> Spool:
 
 @dataclass(frozen=True)
 class Bounded:
-    """Pipeline of a bounded job. pane_s: length of counted panes.
-
-    spool: file of grouped events where all steps run in this process, so that the shuffle holds references alone.
-    """
+    """Pipeline of a bounded job. spool: of grouped events, in a single process."""
 
     job: Job
     paths: Sequence[str]
@@ -138,7 +138,7 @@ class Bounded:
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
 
     def keyed(self, events: records.PackedEvents) -> KeyedPart:
-        """Keys packed events by what is tallied together, see `Group`."""
+        """Keys packed events by what is tallied together: slot or period, shard and pane."""
         data = events.data if self.spool is None else records.EventBytes(self.spool.put(events.data))
         slot_s, shard = events.key
         if self.job.rules.need_whole_periods:
@@ -212,7 +212,7 @@ class _Judged:
         return both | "in order" >> ReleaseInOrder(job.account, job.release, self.bounded.spool)
 
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[records.KeyedUnit]:
-        """Lets units pass once all facts of their transaction, or of the job, agree."""
+        """Makes consents by transaction once the judge agrees to all facts."""
         job, needed = self.bounded.job, self.bounded.needed
         periods = job.periods if job.transaction == "period" else ("",)  # "": one consent for the whole job
         consents = beam.FlatMap(judge.consents, job.account, len(self.bounded.paths), periods, needed)
@@ -230,7 +230,7 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
 
 
 def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:
-    """Releases a job's slots. needed: periods that must have rows. Raises StepError or EngineError."""
+    """Releases a job's slots, unless the account refuses known debits. Raises StepError or EngineError."""
     requested = debits_of_job(job)
     if requested.periods_refused:
         return requested
@@ -242,7 +242,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused
-    elif outcome.units_lost_to_the_limit:  # debits rest on counts, gone by now: periods that lack slots were refused
+    elif outcome.units_lost_to_the_limit:  # debits rested on counts that are gone: periods that lack slots were refused
         recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
         lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
         outcome.periods_refused = [period for period in outcome.debits if period in lacking]
@@ -250,7 +250,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
 
 
 def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Finished:
-    """Runs the job to its end. needed: periods that must have rows, if any."""
+    """Runs the job to its end, in this process or on the engine's workers."""
     name, rows = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
         with Spool() as spool, report_steps(job, rows, progress):
@@ -304,7 +304,7 @@ def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator
 
 
 def outcome_of(finished: Finished) -> Outcome:
-    """Returns the verdict's outcome, with counts of later steps. Raises EngineError or StepError."""
+    """Returns the judge's outcome, with counts of later steps. Raises EngineError or StepError."""
     verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")

@@ -1,4 +1,8 @@
-"""Verdict on a whole input, and debits by period."""
+"""Verdict on a whole input, and debits by period.
+
+A fact is JSON: counters of rows, or a period's DemandFact. All facts have one key, 0, so that one worker judges them
+together; it consents to all periods or to none. `needed`: periods that must have observations, or None.
+"""
 
 import math
 from collections import Counter
@@ -23,9 +27,9 @@ from transforms.wire import unpack_exposure
 VERDICT = "verdict"  # the metric by which an engine hands it back
 OF_PERIOD, UNREADABLE = "period/", "unreadable/"  # prefixes of counters: observations, and why a file is unreadable
 
-KeyedFact = tuple[int, bytes]  # an encoded fact, counters or a DemandFact; all have the same key
+KeyedFact = tuple[int, bytes]  # an encoded fact; all have the same key
 Wanted = Mapping[str, Sequence[Debit]]  # debits by period
-Needed = Collection[str] | None  # periods that must have rows; None if rows do not matter
+Needed = Collection[str] | None
 
 
 class DemandFact(NamedTuple):
@@ -47,8 +51,7 @@ class Verdict(NamedTuple):
 def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Callable[[Wanted], list[str]]) -> Verdict:
     """Decides from all facts of an input whether units may be recorded.
 
-    files: number in the input. needed: periods that must have observations; None if that does not matter. excess: lists
-    the periods whose debits exceed the account's limit.
+    files: number in the input. excess: lists the periods whose debits exceed the account's limit.
     """
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()  # wanted: by period
     decoded = [msgspec.json.decode(fact, type=dict[str, int] | DemandFact) for fact in facts]
@@ -115,5 +118,4 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # maximum, median, 90 %
     spend = tuple(str(Fraction(int(ordered[rank]), denominator)) for rank in ranks)  # fields of `Spend`
-    # All facts have one key, 0, so that one worker judges them together.
     return 0, msgspec.json.encode(DemandFact(period, wanted, spend))

@@ -72,11 +72,11 @@ class Observe(beam.DoFn):
                 count(counters.ROWS)
                 refusal = counters.refused("read", counters.UNREADABLE_FILE)
                 self.counts.update({counters.ROWS: 1, refusal: 1, f"{counters.LEFT_OUT}{batch}": 1})
-            else:
+            else:  # an error, for which the judge refuses the input
                 self.counts[f"{judge.UNREADABLE}{batch}"] += 1
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields the bundle's counters as a fact for the judge, see NO_SLOT."""
+        """Yields the bundle's counters as a fact for the judge, under NO_SLOT."""
         fact: judge.KeyedFact = 0, msgspec.json.encode(self.counts)
         yield WindowedValue((((NO_SLOT, 0), 0), fact), MIN_TIMESTAMP, (GlobalWindow(),))
 

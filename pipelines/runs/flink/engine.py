@@ -1,4 +1,8 @@
-"""Flink engine: submission, job lookup, monitoring and cancellation, with Flink's REST."""
+"""Flink engine: submission, job lookup, monitoring and cancellation, with Flink's REST.
+
+A job server takes Beam's pipelines, and starts them as jobs on a cluster, which shows them by REST. A worker pool runs
+their Python steps.
+"""
 
 import json
 import socket
@@ -166,7 +170,7 @@ class FlinkJob:
         return self.cluster.state(self.id)
 
     def counters(self) -> Operator[Mapping[str, int]]:
-        """Reads our counters since the last (re)start; `_` may replace spaces. Raises OSError."""
+        """Reads counters since the last (re)start; `_` may replace names' spaces. Raises OSError."""
         return Operator(self.cluster.counters(self.id))
 
     def cancel(self) -> None:
@@ -306,10 +310,7 @@ def submit_pipeline(
     job_server: str,
     stop: threading.Event | None = None,
 ) -> PipelineResult:
-    """Submits the pipeline of `build` and awaits acceptance.
-
-    Raises EngineError after TAKEN_S without an answer, or STOP_S once `stop` is set.
-    """
+    """Submits the pipeline of `build`. Raises EngineError if it is not accepted in time."""
     p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
     build(p)
     try:

@@ -1,6 +1,7 @@
 """Health of a stream: a JSON line per slot.
 
-Row counts and lags are the operator's part of a line, secret where counts are.
+Row counts and lags are the operator's part of a line, secret where counts are. Each second is a look at engine and
+ledger. A period that is released as a whole, beside live slots, is recorded by its first slot.
 """
 
 import time

@@ -5,7 +5,9 @@ For HATs, and for live slots under secret counts, optionally with whole periods 
     read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> noise -> record -> rows
                                          +-> panes -> slots -> by vehicle -> periods -> stages -> rows
 
-The lower branch accepts reports longer, so all its windows are later.
+The lower branch accepts reports longer, `more_s`, so all its windows are later. A heartbeat is an empty tally of each
+slot, at its end. A release that draws in order is of whole periods; one that keeps late reports is of HATs. `start_s`:
+start of the stream's first slot, in seconds since 1970 UTC; older reports are late.
 """
 
 import time
@@ -126,15 +128,12 @@ class Stream:
 
 @dataclass(frozen=True)
 class InWindows:
-    """Runner of an unbounded pipeline; debits are not summed.
+    """Runner of an unbounded pipeline; debits are not summed."""
 
-    beats: of every slot. start_s: of the first one. pane_s: see `Stream`. more_s: delay of counting after a slot's end.
-    """
-
-    beats: PCollection[KeyedTally]
+    beats: PCollection[KeyedTally]  # heartbeats of every slot
     start_s: int
     pane_s: int
-    more_s: int = 0
+    more_s: int = 0  # delay of counting after a slot's end
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         """Tallies events by slot, or by whole period."""
@@ -186,12 +185,9 @@ def prepare(
     source: Source,
     location: AccountLocation,
     outputs: Outputs,
-    vehicle_shards: int = jobs.VEHICLE_SHARDS,
+    vehicle_shards: int = jobs.VEHICLE_SHARDS,  # must equal that of a savepoint
 ) -> Stream:
-    """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
-
-    vehicle_shards: must equal that of a savepoint.
-    """
+    """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError."""
     location = location.absolute()
     secret = jobs.admitted(spec, location)
     jobs.prepare_outputs(outputs, spec, location)
@@ -259,10 +255,7 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
 
 
 def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowing:
-    """Builds a source of files in a growing folder. Raises InputError without one.
-
-    start_s: the stream's first slot, in seconds since 1970 UTC; older reports are ignored.
-    """
+    """Builds a source of files in a growing folder. Raises InputError without one."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
     return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.input.layout)
@@ -303,10 +296,7 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
 
 
 def check_endless(spec: Specification, start_s: int) -> None:
-    """Refuses specifications unfit for endless release by slots. Raises SpecificationError.
-
-    Windows of a stream have one length, so clock changes must be whole numbers of slots.
-    """
+    """Refuses specifications unfit for endless release by slots. Raises SpecificationError."""
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
@@ -319,7 +309,7 @@ def check_endless(spec: Specification, start_s: int) -> None:
         midnight_s = timetable.midnight(day).timestamp()
         if midnight_s >= to_s:
             return
-        if (midnight_s - start_s) % timetable.slot_s:
+        if (midnight_s - start_s) % timetable.slot_s:  # a stream's windows have one length: clock changes must be slots
             raise SpecificationError(
                 f"slot.minutes = {timetable.slot_minutes}: {timetable.zone} changes its clock before {day}, and the "
                 "slots of a stream cannot follow; slots of an hour or less can, in most zones"
