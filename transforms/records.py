@@ -27,7 +27,6 @@ SlotShard = tuple[int, int]
 """A group-by key: start of the slot (or of the first slot of a plan) in seconds since 1970 UTC, and a vehicle shard or
 a release shard."""
 
-
 KeyedEvents = tuple[SlotShard, EventBytes]  # packed `Events` of a slot, by vehicle shard
 
 PaneShard = tuple[SlotShard, int]  # slot and vehicle shard, and the start of a pane of the slot in seconds since 1970
@@ -40,7 +39,6 @@ KeyedPartial = tuple[SlotShard, PartialBytes]
 KeyedTally = tuple[SlotShard, TallyBytes]  # a packed `Tally` by first slot and release shard; a heartbeat has no bytes
 
 KeyedUnit = tuple[str, UnitBytes]  # an encoded `Unit` by what the ledger records in one transaction: a period or a slot
-
 
 SPENDING, EXPOSURE = 0, 1  # kinds of demand: a unit's spending, and its vehicles' exposure
 KeyedDemand = tuple[str, tuple[SlotShard, bytes]]

@@ -77,7 +77,6 @@ class Samples(NamedTuple):
 
 NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
 
-
 PARTIAL_LAYOUT = 2  # of what engines keep of open slots: a savepoint fits the layout it was made with
 
 

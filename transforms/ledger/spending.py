@@ -1,8 +1,7 @@
 """Accounts and spending: limits in force, excess, totals.
 
-A Debit is a unit's key and its claim; of a slot's shards, or a period's stages, the largest counts (`_sum`). An
-Accountant adds claims up by kind. A limit has spans, shortest first: one of 1 day limits a period, longer ones limit so
-many consecutive days, which are the periods then. ENTRY.c has the ledger's columns.
+A Debit is a unit's key and claim; of a slot's shards, or a period's stages, the largest counts (`_sum`). A limit has
+spans, shortest first: one of 1 day limits a period, longer ones so many consecutive days, which are the periods then.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,7 +123,7 @@ class Spent(NamedTuple):
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
     """Lists periods whose new debits exceed the limit, or the account's if lower.
 
-    wanted: debits by period; recorded units' are free. Tried in order: a period that fits weighs on those after it.
+    wanted: debits by period; those of recorded units count already. In order: a period that fits counts for the next.
     """
     limit = limit_in_force(db, account, limit)
     debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))

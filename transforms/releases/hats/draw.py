@@ -329,7 +329,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
     """Sums shares of epsilon by kind of error: weights by which suppression counts errors."""
-    shares = {"mean": Fraction(0), "variance": Fraction(0)}  # by what a statistic's error is like (`weighs_as`)
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share
     return Weights(upper=grid.upper, **shares)
