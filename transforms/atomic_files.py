@@ -28,7 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(handle: int, folder: Path) -> None:
-    """Waits up to LOCK_S for a folder's lock. Raises TimeoutError."""
+    """Locks a folder, waiting up to LOCK_S. Raises TimeoutError."""
     until = time.monotonic() + LOCK_S
     while True:
         try:

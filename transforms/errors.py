@@ -39,7 +39,7 @@ EXTRA_OF: Mapping[str, str] = (  # extras of pyproject.toml, by the names under 
 
 
 class MissingExtra(ModuleNotFoundError):
-    """Missing package of an extra; the message names the extra."""
+    """Missing package of an extra, which the message names."""
 
 
 def advice(extra: str) -> str:

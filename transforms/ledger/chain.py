@@ -133,7 +133,7 @@ def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> N
 
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
-    """Yields all entries in chain order, without holding them all."""
+    """Yields all entries in order, without holding them all."""
     with db.execution_options(yield_per=ENTRIES_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)

@@ -93,7 +93,7 @@ class SqliteFile:
         return False
 
     def _connect(self) -> sqlite3.Connection:
-        """Opens the file for durable writes (WAL, synced). Raises LedgerError."""
+        """Opens the file for durable, synced writes. Raises LedgerError."""
         self._refuse_other_than_files()
         if self.path.exists() and not os.access(self.path, os.W_OK):
             # Checked first, as SQLite would leave files beside the database that block later writers.

@@ -230,7 +230,7 @@ def _checked_coarser(region: Sequence[int], resolution: int) -> int:
 
 
 def number_in(ascending: Int64s, cells: Int64s) -> Int64s:
-    """Finds each cell's index in an ascending list, or NOWHERE."""
+    """Finds cells' indices in an ascending list, or NOWHERE."""
     number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
     return np.where(ascending[number] == cells, number, NOWHERE)
 

@@ -56,7 +56,7 @@ def check_settings(topic: Topic) -> None:
 
 
 class Sender:
-    """Idempotent sender of estimates to Kafka; errors reset its producer."""
+    """Idempotent Kafka sender of estimates; errors reset its producer."""
 
     def __init__(self, topic: Topic, shape: Shape) -> None:
         check_settings(topic)

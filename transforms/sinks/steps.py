@@ -65,7 +65,7 @@ class _Send(beam.DoFn):
 
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
-    """Converts estimates to rows, timestamped just before the slot's end."""
+    """Converts estimates to rows, timed just before slots' ends."""
 
     shape: Shape
     schema: pa.Schema | None  # rows are NamedTuples with these columns; None: dicts

@@ -1,4 +1,4 @@
-"""Steps from files to events, and from events to tallies.
+"""Steps from files to events, and on to tallies.
 
 `slot_s`, `pane_s` are starts, but steps' fields of these names lengths. `more_s`: by how much whole periods wait longer
 for late reports than slots do. In a stream an element's timestamp is the watermark of its partition; Beam's windows end

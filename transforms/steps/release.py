@@ -265,7 +265,7 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
         yield from tasks.released(groups, self.release, self.account, count)
 
     def _tallies(self, shards: Mapping[int, Sequence[bytes]]) -> Iterator[wire.Tally]:
-        """Unpacks a period's tallies, a vehicle shard at a time."""
+        """Yields a period's tallies, one for each vehicle shard."""
         for encoded in shards.values():
             packed = filter(None, encoded)  # without heartbeats
             yield wire.unpack_tally(packed if self.store is None else map(self.store.get, packed), self.release.columns)

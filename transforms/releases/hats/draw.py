@@ -291,7 +291,7 @@ def most_spent(exposures: Sequence[Exposure], costs: Sequence[Fraction]) -> Frac
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Computes the most epsilon that any vehicle's HATs claim together."""
+    """Computes the most epsilon that a vehicle's HATs claim."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero(changes(slot_of, cell_of))  # row of each HAT: rows are sorted by slot, as `units`, and cell

@@ -98,7 +98,7 @@ class LiveRelease(VectorRelease):
 
 
 def live_slot(policy: LevelsPolicy, slots: int, hour: int, centres: Int64s, rests_on: EntryNumber) -> Stage:
-    """Plans a live slot around centres that earlier entries taught.
+    """Plans a live slot around centres from earlier entries.
 
     slots: how many share `policy.live` equally. hour: local, of the slot. centres: int64 (cells, 1). rests_on: the
     newest entry behind them. Raises ValueError where the policy has no live slots.

@@ -1,4 +1,4 @@
-"""Rows of a period: HATs' estimates, and the released sums."""
+"""Rows of a period: HATs' estimates, and released sums."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -124,7 +124,7 @@ class LevelsPolicy:
         return [level.name], [names[first] for first in np.unique(level.groups.cells, return_index=True)[1].tolist()]
 
     def lacks_places(self, products: Iterable[Product]) -> bool:
-        """Checks whether any product is of places that are missing."""
+        """Checks for products of places where these are missing."""
         return self.places is None and any(product.is_of_places for product in products)
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:

@@ -45,7 +45,7 @@ _SIGN_BYTES = 32  # of HMAC-SHA256, before the state
 
 
 class Folded(NamedTuple):
-    """What a state holds of folded days, as in `State`."""
+    """Folded days of a state, as in `State`."""
 
     older: tuple[DayValues, ...]
     start: Start | None
