@@ -37,11 +37,11 @@ class Prior(NamedTuple):
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Computes standard deviations of weighted sums of users' means."""
-        return np.asarray(np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1)))
+        """Computes standard deviations of sums of users' weighted means."""
+        return np.asarray(np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1)))  # over users
 
     def of_squares(self) -> "Prior":
-        """Makes the prior of squared deviations from the HAT's mean.
+        """Makes the prior of samples' squared deviations from HATs' means.
 
         A user's offset b, whose variance is between sd^2, and residual e are independent normals. (b + e)^2 has the
         variance 2 sd^4, and its mean over a user's c samples has 2 sd^4 (between^2 + (1 - between^2) / c).

@@ -115,7 +115,7 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """Computes the claim: epsilon, or more where rounding left less noise. Raises PlanError."""
+        """Computes the claim, epsilon or more. Raises PlanError."""
         return claim_of_terms(str(self.epsilon), str(self.scale), self.sensitivity)
 
     @property
@@ -176,13 +176,13 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_of_terms(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes a plan's claim from its stored numbers. Raises PlanError."""
+    """Computes a plan's claim, epsilon or more. Raises PlanError."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
     if noise and not (planned or sensitivity):
         raise PlanError("a plan that claims nothing draws no noise")
-    return PureDP(max(planned, sensitivity / noise) if noise else planned)
+    return PureDP(max(planned, sensitivity / noise) if noise else planned)  # more: if rounding left less noise
 
 
 Integers = list[int]
@@ -272,7 +272,7 @@ class Mechanism(Protocol):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """Completes a plan's noise and bias from private choices; here there are none."""
+        """Completes a plan's noise and bias from private choices, if any."""
         return plan
 
     @classmethod
@@ -307,7 +307,7 @@ P = TypeVar("P", bound=Plan)
 
 
 def full_plan(plan: Plan, kind: type[P]) -> P:
-    """Returns the plan as `kind`, with its fields that are not stored. Raises TypeError."""
+    """Returns the plan with its unstored fields. Raises TypeError."""
     if not isinstance(plan, kind):
         raise TypeError("a release needs the plan it made, not one that was read back")
     return plan

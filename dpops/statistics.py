@@ -1,6 +1,8 @@
 """Statistics of a specification: their sums and outputs.
 
-A new statistic is an entry of `registered` and the mechanisms that name it.
+A column is a sum over a vehicle's samples in a HAT: `add_up(steps, group, groups)` takes the samples' grid steps and
+the number of each one's group below `groups`, int64 (samples,), and returns a row for each group. Outputs are what rows
+publish. A new statistic is an entry of `registered` and the mechanisms that name it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,8 +65,6 @@ class Classes:
 
 
 Column = PowerSum | Histogram | Classes
-"""Sum over a vehicle's samples in a HAT: `add_up(steps, group, groups)` takes the samples' grid steps and the number of
-each one's group below `groups`, int64 (samples,), and returns a row for each group."""
 
 
 def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:

@@ -62,8 +62,8 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     samples = np.concatenate([[0], np.cumsum(values * repeats)])  # theirs
     below = np.searchsorted(values, limits, side="right")  # number of distinct counts that a cap leaves alone
     samples_kept = samples[below] + limits * (counts.size - users[below])
-    # `moved_weight` times K R (K retained, R reported), an integer: sums k R - c K over users who gain weight, with c
-    # samples, k = min(c, m) after the cap. Of capped users c K < m R gain; of the others all, if samples were dropped.
+    # `moved_weight` times K R, an integer: sums k R - c K over users who gain weight: of the capped, k = m, those of
+    # the `gaining` smallest counts, where c K < m R; of the others, k = c, all, if samples were dropped.
     gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
     moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
     moved += (reported - samples_kept) * samples[below]

@@ -149,7 +149,7 @@ def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """Counts numbers of `ordered`, (HATs, n), below each of `values`, or equal: (HATs, values)."""
+    """Counts `ordered`, (HATs, n), below each value, (HATs, values)."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     return np.asarray(np.count_nonzero(compared, axis=2))
 
@@ -186,7 +186,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(means: Float64s, edges: Float64s) -> Ends:
-    """Sums means, ascending, (HATs, arrays), below interval ends `edges`, (HATs, ends)."""
+    """Sums ascending means, (HATs, arrays), below `edges`, (HATs, ends)."""
     rank = rank_below(means, edges)
     below, moved_up, moved_down = _picked(_running_sums(means), rank), edges * rank, edges * (means.shape[1] - rank)
     return Ends(edges, below, moved_up, moved_down)  # moved: sums as if means below, or not below, lay at the end

@@ -133,7 +133,7 @@ def convex(counts: Int64s) -> Int64s:
             candidates.add(int(np.sort(of_hat)[users - rank]))
         noise = {m: max(Fraction(m), Fraction(samples, users)) / largest for m in candidates}
         share = {m: Fraction(int(np.minimum(of_hat, m).sum()), samples) for m in candidates}
-        lengths.append(min((noise[m] - share[m], m) for m in candidates)[1])
+        lengths.append(min((noise[m] - share[m], m) for m in candidates)[1])  # the objective less 1, then m
     return np.array(lengths, np.int64)
 
 
@@ -143,7 +143,7 @@ def _exact(counts: Int64s, max_product: int) -> Any:
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists users whose count exceeds the next in some HAT, last first."""
+    """Lists users whose count exceeds the next, last first."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 

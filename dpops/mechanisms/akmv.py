@@ -71,7 +71,7 @@ class Akmv(Mechanism):
             max_sums = (hats.upper * counts[:, 0]).astype(np.float64)  # counts descend
             sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])  # as if all users had the prior's mean
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
-            # T, (HATs, _NODES); then the error of each, averaged.
+            # Equally likely T, (HATs, _NODES); then the error of each, averaged.
             drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _NODES)
             excess = sums[:, :, None] - drawn[:, None, :]  # (HATs, users, _NODES)
             bias = -np.maximum(excess, 0.0, out=excess).sum(axis=1) / samples  # in place, as it is large
@@ -81,7 +81,7 @@ class Akmv(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy integers of planned HATs."""
-        users = stack(totals, plans)
+        users = stack(totals, plans)  # of all HATs, one after another, checked against plans
         if not plans:
             return []
         # number: of users, by HAT.
@@ -117,10 +117,10 @@ class Akmv(Mechanism):
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     """Computes the worst bias of sum(min(s, T)) / n.
 
-    It is the distance from the mean of all R reported samples. Either every dropped sample is at U, and a user with c
-    samples at U where c U / R - min(c U, T) / n is positive, else at 0; or every dropped sample is at 0, and every
-    user's sum at min(c U, T). The distance is linear in a user's sum below T and above it, so no other sums are worse.
-    facts: `users_1` users with `count_1` samples each, and so on; bound: T, in steps.
+    It is the distance from the mean of all R reported samples, of which n are left; s: a user's sum. Either every
+    dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive, else at 0; or
+    every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's sum below T
+    and above it, so no other sums are worse. facts: `users_1` users with `count_1` samples each; bound: T, in steps.
     """
     samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
     below, above = Fraction((reported - samples) * upper, reported), Fraction(0)

@@ -20,9 +20,9 @@ from dpops.types import CountsKnown, Float64s, Grid
 class ArrayAverage(Mechanism):
     """Noisy mean of array means, over capped, grouped users.
 
-    Every slot of a user holds the mean of all the user's samples. All divisions round down to a fine integer grid;
-    a user who holds r of an array's w slots then moves its mean by at most ceil(U r / w) fine steps, and the
-    sensitivity is the largest sum of those over a user's arrays.
+    Every sample of a user counts as the mean of all the user's. All divisions round down to a fine integer grid; a user
+    with r of an array's w samples then moves its mean by at most ceil(U r / w) fine steps, and the sensitivity is the
+    largest sum of those over a user's arrays. `layouts`: dpops.means.arrays, which groups users.
     Source: S0/S1 "Array-Averaging", with the exact sensitivities (erratum E2: published WrapAround is twice too large).
     """
 
@@ -92,7 +92,7 @@ class ArrayAverage(Mechanism):
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
         scale = quotients(laid.sensitivity, laid.arrays, factor=hats.grid.step / (FINE_PER_STEP * hats.epsilon))
-        return errors_around(hats, laid.grouping_sd, scale)
+        return errors_around(hats, laid.grouping_sd, scale)  # of a normal bias of that sd, and Laplace noise
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy sum of array means per HAT."""

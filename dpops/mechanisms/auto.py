@@ -73,7 +73,7 @@ class Auto(Mechanism):
                 indices = [usual_indices[index] for index in order[chosen].tolist()]  # of `hats`
                 plan_of |= zip(indices, mechanism.plans([hats[index] for index in indices], grid, epsilon), strict=True)
         elif usual_hats:
-            # One that `chooses` may be off by all of U: worse than the constant U/2, off by half of it at most.
+            # A private choice, as of a bound, may be off by all of U: the constant U/2 is off by half of it at most.
             safe = (candidate for candidate in _candidates(self.statistic) if not candidate.chooses)
             by_hat = zip(*(candidate.plans(usual_hats, grid, epsilon) for candidate in safe), strict=True)
             best = [min(plans, key=lambda plan: (plan.error(), plan.epsilon)) for plans in by_hat]
@@ -90,7 +90,7 @@ class Auto(Mechanism):
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]
-            is_drawn = is_drawn or [True] * len(hats.counts)  # a candidate that is never constant was not asked
+            is_drawn = is_drawn or [True] * len(hats.counts)  # a candidate that always draws has no plans here
             costs.append(np.repeat(is_drawn, [len(counts) for counts in hats.counts]))
         choice = np.where(errors == best, np.array(costs, np.int64), 2).argmin(axis=0)  # 2: not the best
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]

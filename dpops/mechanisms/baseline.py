@@ -87,11 +87,11 @@ class Baseline(Mechanism):
             true_weights = (column / column.sum() for column in raw_weights)  # in the true mean; `weights`: as planned
             return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true_weights))
         scale = quotients(hats.heaviest, hats.samples, factor=hats.grid.upper_steps * hats.grid.step / hats.epsilon)
-        return errors_around(hats, np.zeros(scale.size), scale, points=1)  # no bias, so a single point: 0
+        return errors_around(hats, np.zeros(scale.size), scale, points=1)  # Laplace noise; a bias of sd 0: one point
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy sums of planned HATs."""
-        users = stack(totals, plans)
+        users = stack(totals, plans)  # of all HATs, one after another, checked against plans
         sums = retained(users, [users.sums], plans)
         # A HAT's sum is total / denominator in grid steps: whole if nobody is capped, else floored to fine steps.
         fine = [FINE_PER_STEP if "m_ub" in plan.facts else 1 for plan in plans]

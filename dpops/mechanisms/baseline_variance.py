@@ -105,11 +105,11 @@ class BaselineVariance(Mechanism):
 
 
 def _sensitivity(cap: CountCap) -> Ratio:
-    """Computes Delta_var / (U^2 / 4)."""
+    """Divides the sensitivity by the largest variance, U^2 / 4."""
     return variance_sensitivity(cap.max_count, cap.samples, whole_users=cap.is_uncapped)
 
 
 def _bias(cap: CountCap) -> Ratio:
-    """Computes E_var / (U^2 / 4); uncapped, `moved` is D / n (algorithms 9.1)."""
-    moved, total = cap.moved_weight
+    """Divides worst bias by the largest variance, U^2 / 4."""
+    moved, total = cap.moved_weight  # a share of weight, moved / total, that acts as if so many samples were dropped
     return variance_bias(total - moved, total, whole_users=cap.is_uncapped)

@@ -62,5 +62,5 @@ class Constant(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         """Returns the planned constants, without noise."""
-        stack(totals, plans)  # raises if they contradict each other
+        stack(totals, plans)  # raises ValueError if they contradict each other
         return [[plan.facts["constant"]] for plan in plans]

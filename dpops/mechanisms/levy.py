@@ -1,4 +1,8 @@
-"""Levy: array means clipped around their private median bin."""
+"""Levy: array means clipped around their private median bin.
+
+tau, the width of bins, is even; `upper`, U, ends the last bin, which may be narrower. All is in fine steps, of 1 /
+FINE_PER_STEP grid step, but for means in forecasts, in units.
+"""
 
 import math
 from collections.abc import Sequence
@@ -89,10 +93,10 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
+    """Forecasts errors, averaged over drawn bins; tau: (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     bin_index = np.arange(bins)
-    # By bin, (HATs, bins): means in lower bins, and up to it; cost; relative probability, at half of epsilon.
+    # means: (HATs, arrays), in units. Numbers of means in lower bins and up to each, costs and chances: (HATs, bins).
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < bin_index[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
@@ -108,8 +112,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     """Finds bins of nearest midpoint, lower on ties.
 
-    All in fine steps; bins are (0, tau], (tau, 2 tau], .. The last may be narrower, so its midpoint decides whether a
-    mean in it or in the one before is nearer.
+    Bins are (0, tau], (tau, 2 tau], .. As the last may be narrower, sums of midpoints decide between the last two.
     """
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     before_last = np.clip((means - 1) // tau, 0, np.maximum(last - 1, 0))  # the nearest of bins before the last

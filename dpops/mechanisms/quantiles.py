@@ -18,7 +18,7 @@ class EpsilonQuantile(QuantileInterval):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
-        """Computes rank 2 / epsilon, at most half."""
+        """Computes the lower rank, ceil(2 / epsilon) or half."""
         return Fraction(min(math.ceil(2 / epsilon), arrays // 2))
 
 
@@ -33,5 +33,5 @@ class FixedQuantile(QuantileInterval):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:  # noqa: ARG004 - the interface
-        """Computes rank arrays / 10."""
+        """Computes the lower rank, a tenth of the arrays."""
         return Fraction(arrays, 10)

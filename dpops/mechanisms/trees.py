@@ -51,8 +51,8 @@ class CappedTree(TreeMechanism):
 class ArrayTree(TreeMechanism):
     """Noisy tree counts of arrays' histograms of mass 1.
 
-    A user lies in one array, so moves each level by at most twice an array's mass; each of its slots stands for its own
-    distribution. Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.
+    A user lies in one array, so moves each level by at most twice an array's mass; each of its samples there stands for
+    all of its own. Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.
     """
 
     name = "array-tree"

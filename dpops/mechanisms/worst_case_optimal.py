@@ -100,7 +100,7 @@ class WorstCaseOptimal(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy clipped sums of planned HATs."""
-        users = stack(totals, plans)
+        users = stack(totals, plans)  # of all HATs, one after another, checked against plans
         if not plans:
             return []
         names = "bound", "upper_steps", "users"

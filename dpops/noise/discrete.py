@@ -72,7 +72,7 @@ class Noise(Words):
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
-    """Draws discrete Laplace noise of scale numerator / denominator, t / s.
+    """Draws discrete Laplace noise of scale numerator / denominator.
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
     """

@@ -187,9 +187,10 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the vehicle's entry whose HAT has the least error without it, or -1.
+        """Chooses a vehicle's entry of least error, or -1.
 
-        -1: it has no entry, or even that error is above `threshold`. Within TOLERANCE of it exact errors decide.
+        The error is that of the entry's HAT without the vehicle. -1: there is no entry, or even the least one is above
+        `threshold`; within TOLERANCE of it exact errors decide.
         """
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
@@ -292,7 +293,7 @@ class Search:
 
 
 def _half(total: Floats) -> Floats:
-    """Computes floor(total / 2) / total, the largest share at most 1/2.
+    """Computes floor(total / 2) / total, at most 1/2.
 
     The variance's worst case, 4 p (1 - p) of U^2 / 4, peaks here: p, a dropped or a vehicle's share, is cut to it.
     """

@@ -66,7 +66,7 @@ DEFAULT_BINS = 65  # of 1 km/h each where U is 65 km/h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan(Plan):
-    """Plan whose units are shares of samples; masses: int64 (users,)."""
+    """Plan whose units are shares; masses: int64 (users,)."""
 
     masses: Int64s = field(repr=False, compare=False)
 
@@ -158,7 +158,7 @@ def scale_of(plan: Plan) -> float:
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecasts the absolute error of the share of reports below a speed; counts: (users,)."""
+    """Forecasts a share's absolute error by prior; counts: (users,)."""
     tree, level_shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
@@ -195,7 +195,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 @lru_cache(maxsize=16)
 def _share_errors(tree: Tree, level_shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
-    """Simulates mean errors of shares of reports at each of NOISE_SCALES; mean, sd: prior."""
+    """Simulates shares' mean errors at NOISE_SCALES; mean, sd: prior."""
     cases = expected_cdfs(tree.bins, mean, sd, upper)  # true ones, (cases, bins - 1)
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5  # a fixed seed: forecasts repeat
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.

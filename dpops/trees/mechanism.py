@@ -25,7 +25,7 @@ OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")  # outputs of a tree, in this 
 
 
 class Reading(NamedTuple):
-    """A reading of HATs, with the ends of its worst-case intervals."""
+    """A reading of HATs, with its worst-case intervals' ends."""
 
     value: Float64s
     low: Float64s

@@ -58,8 +58,8 @@ class Law(NamedTuple):
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Computes standard deviations of sums of prefixes by factors, `functional`, (K - 1, ..)."""
-        node_factors = np.tensordot(self.weights, functional, axes=1)
+        """Computes standard deviations of linear functions of prefixes."""
+        node_factors = np.tensordot(self.weights, functional, axes=1)  # functional: of prefixes, (K - 1, ..)
         return np.sqrt(np.tensordot(self.variances, node_factors**2, axes=1))
 
     def prefix_sd(self) -> Float64s:
@@ -140,7 +140,7 @@ def variance(cdf: Float64s) -> Float64s:
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Lays intervals of half width `half` around unbiased shares, within [0, 1]."""
+    """Lays intervals around unbiased shares, `half` to either side."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
@@ -166,7 +166,7 @@ def mean_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Betwe
 
 
 def mean_sd(law: Law) -> float:
-    """Computes the mean's standard error at scale 1, in bins."""
+    """Computes the mean's standard error at scale 1."""
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])  # a mean is a constant less the sum of all prefixes
 
 
@@ -186,7 +186,8 @@ def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> B
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at m."""
-    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t): node slopes are m second - first
+    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # noise f(t) of prefix t counts -2 (t - m) times
+    # A node's noise counts m second - first times.
     first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
     square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)

@@ -51,7 +51,7 @@ class Tree:
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """Lists nodes' first bins and those after their last, level by level, int64 (nodes,)."""
+        """Lists nodes' first bins, and those after their last."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
@@ -69,7 +69,7 @@ class Tree:
 
 
 def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
-    """Sums leaves below each node, from (.., K) to (.., nodes), level by level."""
+    """Sums leaves below nodes, from (.., K) to (.., nodes)."""
     low, high = tree.edges()
     below = np.zeros((*leaves.shape[:-1], tree.bins + 1), np.int64)
     np.cumsum(leaves, axis=-1, out=below[..., 1:])
@@ -77,8 +77,8 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums a level's digit, the place among `factor` siblings of `width` bins, over bins."""
-    # In a cycle of width * factor bins each digit stands `width` times; of the last cycle only some digits stand.
+    """Sums bins' places among `factor` siblings of `width` bins."""
+    # A place is a digit. In a cycle of width * factor bins each stands `width` times; of the last cycle some do.
     cycles, remainder = divmod(bins, width * factor)
     full_digits, partial = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full_digits * (full_digits - 1) // 2) + full_digits * partial
