@@ -60,7 +60,7 @@ class Signature:
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, content: bytes) -> str:
-        """Computes the HMAC of an entry's hash and `_content`, in hexadecimal."""
+        """Computes an entry's HMAC, of hash and `_content`, hexadecimal."""
         return hmac.digest(self.key, _begun(plain) + content, "sha256").hex()
 
 
@@ -92,7 +92,7 @@ def genesis(db: sa.Connection) -> str | None:
 
 
 def tip(db: sa.Connection) -> tuple[str, int, str]:
-    """Reads the genesis, and the newest entry's sequence number and hash."""
+    """Reads the genesis, the newest sequence number and hash."""
     last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 

@@ -244,7 +244,7 @@ class Ledger:
         return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
-        """Reads a specification's oldest digest, whose form later ones must have."""
+        """Reads a specification's first digest, whose form stays."""
         query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
         return None if body is None else decode(body).digest

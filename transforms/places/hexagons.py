@@ -233,7 +233,7 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 
 
 def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
-    """Asks H3 for the cell of each position in 1e-7 degrees."""
+    """Asks H3 for cells of positions in 1e-7 degrees."""
     lat, lon = (lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist()
     return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
 

@@ -123,7 +123,7 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
-    """Reads the number of the newest entry behind a stage's centres."""
+    """Reads the newest entry's number behind a stage's centres."""
     return msgspec.convert(unit.plan, _Kept).rests_on
 
 

@@ -223,7 +223,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(unit: Unit) -> bytes:
-    """Encodes the unit as JSON, equal in all versions of hatstream."""
+    """Encodes the unit as JSON, equal in all versions."""
     stored = Stored(
         **_shared_fields(unit),
         shard=column_of(unit.key),

@@ -161,7 +161,7 @@ DAMAGE = (*_PYTHON_ERRORS, msgspec.MsgspecError, pa.ArrowException)
 
 
 def without_empty(table: pa.Table) -> pa.Table:
-    """Leaves out extra columns in which no row has a value."""
+    """Leaves out extra columns that have only nulls."""
     names = [name for name in table.column_names if name not in EXTRAS or table[name].null_count < table.num_rows]
     return table.select(names)
 
@@ -184,7 +184,7 @@ def _geojson(path: Path) -> pa.Table:
 
 
 def _csv(path: Path) -> pa.Table:
-    """Reads a published CSV file; lists are JSON texts in it."""
+    """Reads a published CSV file, whose lists are JSON."""
     from pyarrow import csv
 
     lists = [name for name, kind in TYPES.items() if pa.types.is_list(kind)]

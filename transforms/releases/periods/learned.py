@@ -127,7 +127,7 @@ def product_estimates(
 
 
 def hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
-    """Converts numbers to estimates; those of HATs held back become nan."""
+    """Converts numbers to estimates, nan for HATs held back."""
     has_value = numbers.status != Status.HELD_BACK
     columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)
     value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)

@@ -52,7 +52,7 @@ class Folded(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """State of a number of periods, as the file has it."""
+    """State of a number of periods, in a file."""
 
     version: int  # of the model
     rests_on: str  # digest of the periods' entries
