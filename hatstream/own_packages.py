@@ -55,5 +55,5 @@ def loaded(package: str, modules: Mapping[str, str], name: str) -> Any:
 
 
 def _is_no_complaint(record: logging.LogRecord) -> bool:
-    """Filters out Beam's warning that Google Cloud's library is missing."""
+    """Filters out Beam's warning about missing Google Cloud libraries."""
     return not record.getMessage().startswith("apitools not found")

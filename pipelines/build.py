@@ -45,7 +45,7 @@ class Runner(Protocol):
 def road(
     tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", store: Store | None = None
 ) -> PCollection[SlotEstimates]:
-    """Draws, records and estimates all units of the job's tallies.
+    """Draws, records and estimates units of a job's tallies.
 
     tallies: by (first slot planned together, release shard); b"" under each key seals slots without reports. runner:
     records what is drawn. drawing: label of the drawing step. store: holds drawn units where all steps share a process.

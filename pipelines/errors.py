@@ -1,4 +1,4 @@
-"""Errors and checks, exit codes for schedulers, and progress callbacks."""
+"""Errors and checks, schedulers' exit codes, and progress callbacks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,9 @@
 """In-memory releases of counted days, for tests and evaluations.
 
 Counts are true, hence not private. The account is in memory, its limit is not enforced and its noise may be seeded;
-plans, noise, learning and rows are those of `hatstream release`.
+plans, noise, learning and rows are those of `hatstream release`. Slots have public facts, by start, ascending; those
+that are drawn together are a group, named by the start of its first slot. With places, cells of tallies are pieces:
+places' parts in H3 cells.
 """
 
 import os

@@ -165,7 +165,7 @@ def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
 
 
 def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_since: bool) -> None:
-    """Refuses a backup without evidence that it holds all releases.
+    """Refuses backups without evidence of holding all releases.
 
     Evidence are result folders with its newest release and no slot that it lacks; without folders `nothing_since`, the
     operator's word.

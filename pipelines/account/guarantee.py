@@ -258,7 +258,7 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
 
 
 def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound]) -> str | None:
-    """Finds the first day after windows over a limit that fits a least debit."""
+    """Finds the first day, after windows over a limit, whose least debit fits."""
     # A window of n days begins on the day before `since`, so it ends n - 2 days after `since`.
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":

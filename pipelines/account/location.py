@@ -176,7 +176,7 @@ def voiding_accounts(location: AccountLocation, terms: "AccountTerms") -> list[s
 
 
 def write_key(path: Path, text: str) -> None:
-    """Writes a key's file; the caller holds the folder's lock."""
+    """Writes a key's file; callers hold the folder's lock."""
     with replacing(path, 0o600) as file:
         file.write(f"{text}\n".encode())
 

@@ -42,7 +42,7 @@ _PREFIX_BY_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefi
 
 
 def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> CountsOf:
-    """Returns a function that reads the counts that options name."""
+    """Returns a reader of the counts that options name."""
 
     def counts_of(spec: Specification, progress: Report) -> tuple[SampleCounts | None, Recount | None]:
         from pipelines.plan import counts as sources

@@ -1,6 +1,7 @@
 """Summary of a finished run or a checked input.
 
-Names of columns begin with `>` for alignment to the right, and `|` where they must not wrap: see `table_of`.
+Names of columns begin with `>` for alignment to the right, and `|` where they must not wrap: see `table_of`. `Operator`
+wraps what the operator alone may see, and `opened` unwraps it. A HAT's plan is None without data.
 """
 
 from collections import Counter

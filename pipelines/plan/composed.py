@@ -113,7 +113,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
 
 
 def _period_days(spec: Specification) -> int | None:
-    """Counts a usual period's days; None for an endless account."""
+    """Counts a usual period's days; None in endless accounts."""
     with suppress(CalendarError):
         return len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
     return None

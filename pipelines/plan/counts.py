@@ -197,7 +197,7 @@ def _table(path: Path) -> pa.Table:
 
 
 def _listed(path: Path) -> list[int]:
-    """Reads and checks a JSON list of counts. Raises InputError."""
+    """Reads and checks JSON counts. Raises InputError."""
     try:
         document = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -166,7 +166,7 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
 
 
 def _days(number: int | None) -> str:
-    """Says after how many released days; None: not within MOST_DAYS."""
+    """Says after how many released days; None: beyond MOST_DAYS."""
     if number is None:
         return "not within a year"
     return "from the first released day on" if number == 1 else f"after {number} released days"

@@ -1,4 +1,4 @@
-"""Worth of a total: over spans, and in usable rows.
+"""Worth of a total: over spans, in usable rows.
 
 A span is a number of days that share a total; `shares` of days are relative to the largest, and `usual_share` is the
 largest after an account's first days. Days that tell little of how places and hours differ are held back, not

@@ -1,4 +1,8 @@
-"""Checks of a specification, table by table."""
+"""Checks of a specification, table by table.
+
+`need` raises SpecificationError, which names key, rule and value, unless its first argument is true. A field is what a
+row's column holds, such as the vehicle. Relative paths begin in `folder`.
+"""
 
 import csv
 import re
@@ -116,7 +120,7 @@ def account_of(account: AccountTable) -> AccountTerms:
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
-    """Sets how a limit adds up claims. Raises SpecificationError for "gdp" without delta."""
+    """Returns the limit that adds up claims so. Raises SpecificationError for "gdp" without delta."""
     if accounting == "zcdp":  # the default of limits, whether they have a delta or not
         return limit
     if not isinstance(limit, DeltaLimit):
@@ -127,7 +131,7 @@ def _accounted(limit: Limit, accounting: Accounting) -> Limit:
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
-    """Checks a span's total against the account's limits. Raises SpecificationError."""
+    """Checks a span's total against account limits. Raises SpecificationError."""
     if levels.span is None:
         return
     # The most that a span's days take: `claim` is of a day of share 1, `share_sum` the largest sum of a span's shares.
@@ -166,7 +170,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 
 
 def cells_of(document: Document, folder: Path) -> Cells:
-    """Reads cells or keys. folder: where relative paths of files begin. Raises SpecificationError."""
+    """Reads the cells, or the keys that replace them. Raises SpecificationError."""
     table, places = document.cells, document.places
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
@@ -208,7 +212,7 @@ def text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
 
 
 def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
-    """Reads the public hours with a trip; None without. folder: where relative paths begin."""
+    """Reads the public hours with a trip, or None. Raises SpecificationError."""
     name = document.slot.trips
     if name is None:
         return None

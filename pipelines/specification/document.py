@@ -270,7 +270,7 @@ def read_tables(tables: Mapping[str, Any]) -> Document:
 
 
 def read_account(table: Mapping[str, Any]) -> AccountTable:
-    """Reads the table [account] that a program made. Raises SpecificationError."""
+    """Reads a program's table [account]. Raises SpecificationError."""
     return converted(_as_written(table), AccountTable, "account")
 
 

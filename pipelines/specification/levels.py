@@ -1,4 +1,9 @@
-"""Options of a `levels` release with their defaults, and totals of spans of days."""
+"""Options of a `levels` release with their defaults, and totals of spans of days.
+
+A recipe has the stages of an account's first and later days; a strategy is the recipe, or the variant of least expected
+error where options are left free. `bounds`: a day's public HATs and the fleet. `rho`: the total in the measure of
+Gaussian noise. A vehicle-day's weights are divided by its norm, or by the least norm where that is larger.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,14 +61,11 @@ class SpanTotal:
         first: FirstDays | None = None,
         accounting: Accounting = "zcdp",
     ) -> "SpanTotal":
-        """Divides a span's total, epsilon and delta. weights: of weekdays, 1 if absent.
-
-        first: the account's first days, whose weights are multiplied by `first.times`.
-        """
+        """Divides a span's total, epsilon and delta. weights: of weekdays, 1 if absent."""
         weights = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
         heaviest_later = largest = max(weights[weekday] for weekday in timetable.weekdays)  # single days' weights
         if first is not None:
-            first_weekdays = first.weekdays.intersection(timetable.weekdays)
+            first_weekdays = first.weekdays.intersection(timetable.weekdays)  # weights there are multiplied by `times`
             largest = max(heaviest_later, *(first.times * weights[weekday] for weekday in first_weekdays))
         shares = {weekday: weight / largest for weekday, weight in weights.items()}  # relative to the largest day's
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
@@ -83,7 +85,7 @@ class SpanTotal:
 
     @property
     def least(self) -> Fraction:
-        """The smallest share of a day, relative to the largest."""
+        """A day's smallest share, relative to the largest."""
         return min(self.shares, default=ONE) * (ONE if self.first is None else min(self.first.times, ONE))
 
     @property
@@ -208,7 +210,7 @@ class LevelsRelease:
         return stages
 
     def _completed(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """Completes stages with settings outside of recipes, and the least norm of vehicle-days."""
+        """Completes stages with settings outside of recipes, and vehicle-days' least norm."""
         with_settings = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages

@@ -1,4 +1,8 @@
-"""Parts of a period beside means, as a specification asks for them."""
+"""Parts of a period beside means, as a specification asks for them.
+
+A part has a stage, with a share of a period's total. Pieces are places' parts in cells of the region, whose cells are
+H3's. `read` returns a file's text, by its path and the key that names it.
+"""
 
 import csv
 import hashlib
@@ -85,7 +89,7 @@ PartRequest = ClassesRequest | PlacesRequest
 def parts_of(
     document: Document, grid: Grid, region: Sequence[int], read: Callable[[str, str], str], progress: Report
 ) -> tuple[PartRequest, ...]:
-    """Checks and builds parts, by stage. read: returns a file's text, by path, key."""
+    """Checks and builds parts, in the order of their stages. Raises SpecificationError."""
     table, statistics = document.places, {table.get("name"): table for table in document.statistic}
     # With a column the table names public keys, in place of cells: it asks for no part of the total.
     places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
@@ -112,10 +116,7 @@ def _check_whole_periods(document: Document, field: str, action: str) -> None:
 def _places_of(
     table: PlacesTable, document: Document, region: Sequence[int], read: Callable[[str, str], str], progress: Report
 ) -> PlacesRequest:
-    """Reads hexagons or shapes, and cuts the region by them. Raises SpecificationError.
-
-    region: H3 cells. read: text of a file, by its path and the key that names it.
-    """
+    """Reads hexagons or shapes, and cuts the region by them. Raises SpecificationError."""
     _check_whole_periods(document, "places", "places are looked at")
     is_one = (table.resolution is None) != (table.file is None)
     need(is_one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")

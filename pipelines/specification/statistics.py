@@ -36,7 +36,7 @@ def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedSta
 
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
-    """Reads a [[statistic]] table: name, mechanism and weight. Raises SpecificationError."""
+    """Reads a [[statistic]]: name, mechanism and weight. Raises SpecificationError."""
     name, offered = table.pop("name", None), registry.registered()
     for key, value in (("name", name), ("mechanism", table.get("mechanism", ""))):
         need(isinstance(value, str), f"statistic.{key}", "must be a text", value)
@@ -100,7 +100,7 @@ def levels_of(
 
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
-    """Checks the options of counts, which are secret. Raises SpecificationError."""
+    """Checks options of counts, which are secret. Raises SpecificationError."""
     adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")

@@ -1,1 +1,1 @@
-"""The road of a closed range as one bounded pipeline."""
+"""A closed range's road as one bounded pipeline."""

@@ -109,7 +109,7 @@ class ByName:
         return self.options
 
     def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
-        """Submits the job. Raises EngineError, before any input was read."""
+        """Submits the job. Raises EngineError before input is read."""
         try:
             return pipeline.run()
         except Exception as error:

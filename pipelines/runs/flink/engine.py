@@ -149,7 +149,7 @@ class Cluster:
             raise self._odd(error) from None
 
     def _odd(self, error: Exception) -> OSError:
-        """Makes the error for an answer that is not Flink's."""
+        """Makes the error for answers that are not Flink's."""
         return OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})")
 
 

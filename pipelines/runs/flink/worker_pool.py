@@ -87,7 +87,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def end(self) -> None:
-        """Ends all workers; all are told before one is awaited."""
+        """Ends all workers; tells all before it awaits one."""
         with self._lock:
             workers = [worker for named in self._workers.values() for worker in named]
         for worker in workers:

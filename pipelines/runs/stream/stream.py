@@ -296,7 +296,7 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
 
 
 def check_endless(spec: Specification, start_s: int) -> None:
-    """Refuses specifications unfit for endless release by slots. Raises SpecificationError."""
+    """Refuses specifications that no stream can release. Raises SpecificationError."""
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
