@@ -1,5 +1,9 @@
 """Simulates a bus fleet's local day, with realistic faults.
 
+A bus shuttles on its route: its odometer counts on, and `along` turns that into metres along the route. A run is from
+one halt to the next; halts are termini, stops and red lights. `ease`, 0 to 1, is how freely traffic flows, `pace` a
+street's own factor of speed.
+
 The town does not exist: its default centre lies on open prairie near the South Saskatchewan River. Its zone is west of
 UTC, so that a local day covers two UTC dates, and knows no clock changes. Everything is drawn from one explicit seed;
 this is simulation and has no part in privacy noise. The same seed, numpy and pyarrow give the same bytes.
@@ -21,7 +25,6 @@ import pyarrow.parquet as pq
 Rng = np.random.Generator
 Vector = npt.NDArray[np.float64]
 Reports = npt.NDArray[np.void]  # of _REPORT_DTYPE
-
 _FLOAT_FIELDS = ("lat", "lon", "speed_kmh")  # degrees, degrees, km/h
 _REPORT_DTYPE = np.dtype([("bus", "i4"), ("ts_s", "i8"), *((name, "f8") for name in _FLOAT_FIELDS)])
 SCHEMA = pa.schema(
@@ -31,7 +34,6 @@ SCHEMA = pa.schema(
 TOWN_RADIUS_M = 9_000.0
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of radius 6371 km
 CENTRE_M = 2_200.0  # traffic is as slow as in the middle of town up to about here
-
 STOP_GAP_M, LIGHT_GAP_M = (300.0, 600.0), (400.0, 900.0)
 STOP_SHORTEST_S, STOP_EXTRA_S, STOP_LONGEST_S = 10.0, 5.0, 40.0
 LAYOVER_S, LIGHT_RED_S = (120.0, 360.0), (5.0, 40.0)

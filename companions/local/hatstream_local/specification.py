@@ -1,4 +1,8 @@
-"""Parses a fusion's specification, and checks rows of reports by it."""
+"""Parses a fusion's specification, and checks rows of reports by it.
+
+`_need(holds, field, rule, value)` raises SpecificationError unless the rule holds. `vehicle_ids(column)` reads any
+texts: distinct `ids`, each row's index `code` among them, and masks of `missing` and `bad` ones.
+"""
 
 import hashlib
 import hmac
@@ -26,8 +30,7 @@ NAME_LETTERS = 200
 FUSED = "all"  # the service of a fused row; the rows of single services stand beside it for comparison
 GRID_STEPS = 1_000_000
 """Speeds of telemetry are read on a grid of so many steps up to upper_kmh, finer than the mechanisms' own."""
-NEEDED = ("user", "service", "epsilon", "mechanism")
-"""Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
+NEEDED = ("user", "service", "epsilon", "mechanism")  # then come `time` and `cell`, if asked for, and last `report`
 _QUARTER_S = 900
 
 
@@ -132,6 +135,7 @@ def _need(holds: bool, field: str, rule: str, value: object) -> None:
 
 
 def _check_name(field: str, name: str) -> None:
+    """Raises SpecificationError unless a name is printable and short enough."""
     fits = bool(name.strip()) and name.isprintable() and len(name) <= NAME_LETTERS
     _need(fits, field, f"must be 1 to {NAME_LETTERS} printable letters", name)
 
@@ -208,12 +212,9 @@ def _telemetry(table: TableTable) -> Any:
         raise SpecificationError(f"telemetry: {error}") from None
 
 
-# --- rows of reports: each is accepted, or refused for one reason --------------------------------------------------
-
 FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000  # the years 2000 to 2099, UTC
 _JOIN_KEY = b"hatstream fuse"
 """Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
-
 _ROUNDING_SHARE = 1e-9
 """Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is clipped to it."""
 

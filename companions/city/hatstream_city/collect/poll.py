@@ -1,5 +1,8 @@
 """Polls one address for new messages, by processes with a deadline.
 
+A question is a request, which a process of its own sends (`main`), as that can be ended in any state. Conditions are
+headers by which the next request's answer is "not modified" unless there is a new message.
+
 Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
 """
 
@@ -26,7 +29,6 @@ from urllib3.exceptions import InvalidHeader
 
 LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
 _PROGRAM = "import hatstream; from hatstream_city.collect.poll import main; main()"
-
 Outcome = Literal["new", "unchanged", "failed"]
 
 
@@ -112,14 +114,10 @@ class Poller:
         return min(max(doubled_s, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s))
 
 
-# --- the process that asks --------------------------------------------------------------------------------------------
-
-
 CONNECT_S, READ_S = 10.0, 15.0  # most seconds for the connection, and for one piece of an answer
 REDIRECTS = 5
 FEED_BYTES = 64 << 20  # largest message, as sent and decompressed
 MEMORY_BYTES = 1 << 30  # most memory of the process, which a hostile answer could expand to fill
-
 _TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
 _REASONS = (  # reason of a failure by the first class that fits: exceptions' own texts show the address, with its key
     (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),

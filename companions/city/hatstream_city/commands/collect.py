@@ -21,7 +21,6 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # between two tries to store a messag
 FAILED = 4  # the exit code where no question was answered
 START_S, DELIVERY_S = 20.0, 60.0  # most seconds for a broker's first answer, and until a message is confirmed
 MESSAGE_BYTES = 64 << 20  # largest message that Kafka's client sends; a feed's answer has no more
-
 Store = Callable[[bytes], None]  # stores a new message completely, or raises InputError or OSError
 
 

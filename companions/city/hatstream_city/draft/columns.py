@@ -1,4 +1,10 @@
-"""Finds the columns of fields, by names and values."""
+"""Finds the columns of fields, by names and values.
+
+`arrays`: Arrow columns by name. `names`: by field (vehicle, time, lat, lon, speed) its column, or a tuple of columns
+that hold it together, or OPEN, "?", for none. `guessed`: fields that were found by values alone. Unit "excel": days
+since 1900. A `Track` holds the rows' times and positions; joined with ids, it shows by their motion whether ids are
+vehicles' (LIKELY, UNKNOWN or UNLIKELY).
+"""
 
 import dataclasses
 import re
@@ -98,7 +104,7 @@ def drafted_columns(
 ) -> DraftedColumns:
     """Finds formats of times and, where every field has a column, judges ids.
 
-    arrays: Arrow columns by name. names: column or columns by field. unit: of times; None for texts with a format.
+    unit: of times; None for texts that need a format.
     """
     ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
     formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # texts, not ISO 8601
@@ -193,6 +199,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*notation.by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
+    # One track for each column that may be of times.
     tracks = _tracks(arrays, names).values() if {"time", "lat", "lon"} <= names.keys() else ()
 
     @cache
@@ -238,16 +245,15 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
 
 def _with_operator(arrays: Mapping[str, Any], vehicle: motion.Column, track: motion.Track) -> motion.Column:
     """Pairs ids with a column of operators, if several operators use the same ids."""
-    if (
-        isinstance(vehicle, str)
-        and vehicle in arrays
-        and motion.plausibility(track.positions(arrays[vehicle])) == motion.UNLIKELY
-    ):
-        for name in arrays:
-            if any(re.fullmatch(_OPERATOR_NAME, notation.letters_of(text)) for text in notation.last_parts(name)):
-                ids = motion.array_of(arrays, (name, vehicle))
-                if _are_ids(ids) and motion.plausibility(track.positions(ids)) == motion.LIKELY:
-                    return name, vehicle
+    if not isinstance(vehicle, str) or vehicle not in arrays:  # a pair already, or "{file}"
+        return vehicle
+    if motion.plausibility(track.positions(arrays[vehicle])) != motion.UNLIKELY:
+        return vehicle
+    for name in arrays:
+        if any(re.fullmatch(_OPERATOR_NAME, notation.letters_of(text)) for text in notation.last_parts(name)):
+            ids = motion.array_of(arrays, (name, vehicle))
+            if _are_ids(ids) and motion.plausibility(track.positions(ids)) == motion.LIKELY:
+                return name, vehicle
     return vehicle
 
 
@@ -273,9 +279,9 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
 
 
 def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[str] = ()) -> tuple[str, str]:
-    """Swaps columns if their names leave it open and their values tell it.
+    """Swaps columns if names leave open which is latitude, and values tell it.
 
-    These do by an impossible latitude, or a middle at sea unless swapped.
+    Values tell it by an impossible latitude, or by a middle that lies at sea unless they are swapped.
     """
     if not _may_be_crossed(lat, lon, guessed):
         return lat, lon
@@ -291,12 +297,10 @@ def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[
 
 
 def _may_be_crossed(lat: str, lon: str, guessed: Sequence[str]) -> bool:
-    """Checks whether names leave open which is latitude: none, x and y, numbers."""
-    names, is_geojson = {notation.letters_of(lat), notation.letters_of(lon)}, lon.endswith("coordinates.0")
+    """Checks whether names leave open which is latitude: guessed columns, x and y, numbers."""
+    names = {notation.letters_of(lat), notation.letters_of(lon)}  # of a number no letters are left
+    is_geojson = lon.endswith("coordinates.0")  # GeoJSON writes the longitude first
     return ("lat" in guessed and "lon" in guessed) or (names <= {"x", "y", ""} and not is_geojson)
-
-
-# --- what values a field may have ---------------------------------------------------------------------------------
 
 
 def _degrees(minimum: float, maximum: float, array: Any) -> bool:
@@ -362,9 +366,4 @@ _CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {
     "speed": _may_be_speeds,
     "vehicle": _are_ids,
 }
-_STRICT_CHECK_BY_FIELD = {
-    "time": notation.is_time,
-    "lat": _fraction_degrees,
-    "lon": _fraction_degrees,
-    "speed": _small_numbers,
-}
+_STRICT_CHECK_BY_FIELD = dict(_CHECK_BY_FIELD, lat=_fraction_degrees, lon=_fraction_degrees, speed=_small_numbers)

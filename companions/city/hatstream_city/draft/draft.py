@@ -22,7 +22,6 @@ from hatstream_city.timetable.town import read_town
 SPAN_VEHICLES = 150  # a limit for 28 days is drafted for fleets of at least so many vehicles
 USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
 """What a vehicle touches on a day where no timetable says it; but for the reports, what `levels` takes by itself."""
-
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("hatstream_city.draft"),
     undefined=jinja2.StrictUndefined,

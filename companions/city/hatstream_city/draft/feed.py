@@ -1,4 +1,9 @@
-"""Reads a feed's sample and derives its layout."""
+"""Reads a feed's sample and derives its layout.
+
+Fields are vehicle, time, lat, lon and speed; OPEN, "?", stands for a field without a column. `sample.own`: the layout
+with fixed columns that the sample has, or None; its `choices` are by field the columns that may hold it, the default
+first. `placed`: the rows with vehicle, time and position. A step is from one position of a vehicle to its next.
+"""
 
 import glob
 import json
@@ -112,7 +117,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     if not at_sea and isinstance(columns.names["lat"], str):  # with a column of N and S no sign can be missing
         _check_on_land(path, placed)
     zones = tuple(notation.zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
-    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)  # own: layout of fixed columns
+    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)
     if columns.missing:  # no release reads it
         ids, cells = vehicle_ids(arrays["vehicle"]).ids, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
         is_cut = track.us.size >= ROWS  # a longer sample was not read in full
@@ -199,7 +204,7 @@ def _unit_of(
 def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     """Finds codes of unknown speeds: repeated negative numbers, or one far above the others.
 
-    The latter are three times the next lower speed; a format's largest number, such as 255, only 1.2 times.
+    A high code is above three times the next lower speed; a format's largest number, such as 255, above 1.2 times.
 
     >>> unknown_speeds(np.array([*range(60), *[255] * 9, *[-1] * 9], float))
     (-1.0, 255.0)
@@ -244,7 +249,7 @@ def _columns_of_own(path: Path, sample: Sample, *, header_time: bool) -> Drafted
 
     header_time: reports without a time take that of the message's header, the feed's time.
     """
-    own = sample.own  # its `choices` are the columns that may hold a field, the default first
+    own = sample.own
     names: dict[str, motion.Column] = dict(zip(notation.FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed

@@ -1,4 +1,9 @@
-"""Counts vehicles and cells in complete files, and samples folders of files."""
+"""Counts vehicles and cells in complete files, and samples folders of files.
+
+Where each file of a folder is of one vehicle, its name is the vehicle's id, and stands in a column FILE. `sample.own`:
+the layout with fixed columns that a sample has, or None. Of drafted columns `missing` are fields without one, and
+`is_doubtful` says that the rows of an id do not look like one vehicle's.
+"""
 
 import os
 import re
@@ -126,7 +131,6 @@ these tell how long lies between two reports of one."""
 _LATE_HEADER = "the header is in line {}, blank lines aside: remove the lines above it"
 _OTHER_WIDTH = "the first line has not as many fields as most others: bring all lines to one number of fields"
 _DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
-
 _RUNNING_PART = re.compile("[-_ .][0-9]+$")
 
 

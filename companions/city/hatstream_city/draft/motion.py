@@ -1,4 +1,9 @@
-"""Judges columns by the motion of vehicles: steps, ids, units of speeds."""
+"""Judges columns by the motion of vehicles: steps, ids, units of speeds.
+
+A step is from one position of an id to its next; moves are steps of 2 to 120 s, below 180 km/h. A way is the distance
+driven in a step: by positions, or by the mean of its two speeds times its time; the ratio of both tells the unit of
+speeds. `speed` is in the feed's unit. `is_nowhere`: at sea or in Antarctica.
+"""
 
 import math
 import re
@@ -113,9 +118,6 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
     return steps.where(fits & rows.have_seconds)
 
 
-# --- which column is of vehicles, and which of a field's rivals ----------------------------------------------------
-
-
 def plausibility(rows: DraftPositions) -> int:
     """Judges whether each id's rows look like one vehicle's: UNLIKELY, UNKNOWN or LIKELY.
 
@@ -164,9 +166,6 @@ def speed_agreement(rows: DraftPositions) -> float:
     if moves.metres.size < MIN_PAIRS or not (by_position.any() and by_speed.any()):
         return 0.0
     return float(np.corrcoef(by_position, by_speed)[0, 1])
-
-
-# --- speeds --------------------------------------------------------------------------------------------------------
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
@@ -247,9 +246,6 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     if are_crossed(rows):
         sentences.append("Speeds fit ways better with latitudes and longitudes swapped: check input.columns.")
     return sentences
-
-
-# --- Arrow columns -------------------------------------------------------------------------------------------------
 
 
 def codes_of(ids: Any) -> Int64s:

@@ -1,4 +1,9 @@
-"""Recognises fields by the names of columns, and numbers and times by values."""
+"""Recognises fields by the names of columns, and numbers and times by values.
+
+`array`: an Arrow column, of a pair of columns a struct. A form is a strptime format, with %s for seconds after
+midnight. `units(..)` reads an array as a release does: `instants` with `us` since 1970 UTC, `numbers` with `values`,
+both with masks such as `valid`. Names of columns are paths such as "a.b.0", as JSON is flattened.
+"""
 
 import re
 import tomllib
@@ -122,8 +127,7 @@ def _offsets(zone: str, days: range) -> list[timedelta]:
 MOST_BAD = 0.2  # share of rows that may be unusable in the column of a field
 TRIED = 200  # values of a column that formats and letters are tried on before all others
 TIME_UNITS = ("iso", "s", "ms", "us", "ns")
-IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000
-"""The years 2000 to 2049, UTC, in which a feed's times must lie."""
+IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000  # 2000 to 2049, UTC, of a feed's times
 
 
 def time_unit_of(array: Any, tried: Sequence[str] = TIME_UNITS, least: float = 1 - MOST_BAD) -> str | None:
@@ -242,8 +246,6 @@ def is_text(array: Any) -> bool:
     """Checks for text or binary values."""
     return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))
 
-
-# --- names of columns -----------------------------------------------------------------------------------------------
 
 _NOT_OF_VEHICLE = re.compile(r"stop|dest|depot|limit|max|accuracy|speeding")  # in names of what no vehicle measures
 

@@ -1,4 +1,10 @@
-"""Reads a file's first rows as named columns."""
+"""Reads a file's first rows as named columns.
+
+A path in JSON (`steps`, or as text `records`) leads to the objects that are rows: keys, EACH for the elements of an
+array, ANY for the values of an object whose keys are data; LINES where each line is an object, WHOLE_ARRAY where the
+file is their array. Our own layouts have fixed columns; `choices` are by field the columns that may hold it. `_flat`
+names inner values by their path, such as "a.b.0".
+"""
 
 import codecs
 import csv
@@ -24,17 +30,14 @@ from hatstream_city.draft.columns import find_columns
 from hatstream_city.draft.notation import FIELDS, LOOKED_AT, has_values, is_mostly_digits, with_points
 
 HEADING = "heading"
-HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
-"""The fields of rows that say a heading too, in the order of a specification."""
+HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])  # fields of rows with a heading, in the order of a specification
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|")
-LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, or the file is their array
-
+LINES, WHOLE_ARRAY = None, ""  # values of `records`
 ROWS = 20_000
 LOOK_BYTES = 16 << 20  # of a file so much is looked at, decompressed
 _MOST_NESTED = 200  # keys of an object that are looked at
-EACH, ANY = "[]", "*"
-"""Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
+EACH, ANY = "[]", "*"  # steps of a path in JSON
 _MORE_THAN_ARRAY = re.compile(r"\]\s*\S")  # where an array ends
 _PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
@@ -183,9 +186,6 @@ def _is_text(data: bytes) -> bool:
     return b"\0" not in head and sum(byte < 9 or 13 < byte < 32 for byte in head) < len(head) / 100 + 1
 
 
-# --- JSON ---------------------------------------------------------------------------------------------------------
-
-
 def _json(text: str, *, is_array: bool) -> Sample:
     """Samples JSON documents, or objects in them if these alone look like reports."""
     records = _array_start(text) if is_array else _documents(text)
@@ -208,10 +208,10 @@ def _rank(sample: Sample) -> tuple[int, ...]:
 
 
 def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
-    """Samples objects under a path in JSON: keys, EACH for items, ANY for keys."""
+    """Samples the objects at a path in JSON."""
     items = list(islice((item for record in records for item in _objects_under(record, steps, key=None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
-    fixed_layout = _layout_of("json", columns, records_path)  # which knows the path itself
+    fixed_layout = _layout_of("json", columns, records_path)  # built in: it knows the path itself
     return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, {"records": records_path})
 
 
@@ -345,9 +345,6 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
     """Turns records into columns, None where a record lacks a key."""
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
-
-
-# --- CSV ----------------------------------------------------------------------------------------------------------
 
 
 def _csv(text: str) -> Sample:

@@ -1,5 +1,8 @@
 """Reads a static GTFS feed: a public timetable's tables and lines.
 
+`trip`, `stop`, `route` are rows of their tables, -1 for an id without one. A line is the polyline of a shape, or of a
+trip's stops: of all lines' points, the rows `starts[line]` to `starts[line + 1]`. Seconds count from noon less 12
+hours, midnight but for changes of clocks, and may exceed a day.
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
 
@@ -27,7 +30,6 @@ from hatstream_city.timetable.positions import FAR_M, Floats, Int64s, Middle, ce
 MOST_BYTES = 4 << 30  # of one table, expanded
 SMALL_BYTES, EXPANSION = 64 << 20, 100
 """A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
-
 WEEKDAYS = tuple(f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
 _COLUMNS_BY_TABLE: Mapping[str, tuple[str, ...]] = {
     "agency": ("agency_name", "agency_timezone"),
@@ -59,9 +61,9 @@ _DAMAGE_ERRORS = (  # what reading a damaged feed raises
 class StopTimes:
     """Stops of trips, (stops,), ascending by trip, then in the trip's order."""
 
-    trip: Int64s  # row of its table
-    stop: Int64s  # row of its table
-    s: Int64s  # of arrival, else departure, since noon less 12 hours; may exceed a day
+    trip: Int64s
+    stop: Int64s
+    s: Int64s  # of arrival, else departure
 
 
 @dataclass(frozen=True)
@@ -280,8 +282,6 @@ def _interpolate(trip: Int64s, s: Floats) -> Floats:
     fraction = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
     return np.where(is_between, s[low] + fraction * (s[high] - s[low]), s)
 
-
-# --- cells of lines ---------------------------------------------------------------------------------------------------
 
 SAMPLE_M = 150.0  # between two positions of a line that cells are looked up for
 

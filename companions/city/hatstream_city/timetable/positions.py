@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
-
 EARTH_M = 6_371_000.0
-
 NOWHERE = 1.0  # degrees around (0, 0) in which a position was never filled in: the nearest land is 500 km away
 FAR_M, FAR_TIMES = 1e6, 20
 """From the middle of all stops: what is farther, and so many times as far as half of them, is an error."""

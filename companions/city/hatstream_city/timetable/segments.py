@@ -1,4 +1,9 @@
-"""Cuts a timetable's segments between consecutive stops of trips."""
+"""Cuts a timetable's segments between consecutive stops of trips.
+
+`xy`: metres east and north, degrees times `scale`. A step is one of the places along a line, STEP_M apart, where a stop
+may be. A stretch is a fine cell that a segment passes, with the sector of the compass that it heads for there: segments
+that have a stretch in common share a street there, and the first one drawn owns it.
+"""
 
 import math
 from collections import Counter
@@ -20,9 +25,7 @@ LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
 MOST_WORK = 3 * 10**9  # stops times places of a line where each may be, of all lines together: a few ns each
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
 """How far a drawn segment may lie from its line; between positions whose fine cells are looked up."""
-FINE, SECTORS = 12, 16
-"""H3 resolution of fine cells, 20 m wide, and number of sectors of the compass: segments that share a fine cell and a
-sector share a street there."""
+FINE, SECTORS = 12, 16  # H3 resolution of fine cells, 20 m wide, and number of sectors of the compass
 COVERED = 0.5  # a segment of which so much lies along shorter ones is left out
 NAME_LETTERS = 90
 
@@ -170,8 +173,7 @@ def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:
     return nearest
 
 
-Stretch = tuple[int, int]
-"""A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
+Stretch = tuple[int, int]  # fine cell along a segment, and the sector that it heads for; 0: segments of both ways
 
 
 def _without_overlaps(

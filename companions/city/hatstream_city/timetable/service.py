@@ -1,4 +1,10 @@
-"""Reads a fleet and the hours of cells from a timetable."""
+"""Reads a fleet and the hours of cells from a timetable.
+
+A run is one course of a vehicle along a trip: at the trip's times, or for each departure that frequencies.txt gives. A
+visit is a run's halt at one stop. A duty is what one vehicle drives: a block of trips, or a run without a block.
+`trip`, `stop`, `route`: rows of their tables. Seconds are after midnight, and may exceed a day. `passages`: stretches
+of lines within a cell, from `start` to `end`, parts of the line's length.
+"""
 
 import csv
 import heapq
@@ -145,14 +151,10 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     )
 
 
-# --- the day's runs -----------------------------------------------------------------------------------------------
-
-
 def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
     """Lists a day's visits of stops in order, by run: run, trip, stop, second.
 
-    Seconds are after midnight. A frequency gives a run for each departure. Fifth array: each run's block, or -1. Raises
-    InputError above MOST_VISITS.
+    The arrays are (visits,); a fifth one, (runs,), is each run's block, or -1. Raises InputError above MOST_VISITS.
     """
     times, departures = feed.stop_times, departures_of(feed)
     start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))  # rows of each trip
@@ -214,8 +216,8 @@ def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
 def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int64s, int]:
     """Assigns visits to few vehicles; returns each one's, and the number of duties.
 
-    A duty is a block, or a run without one. Each goes to the vehicle that has waited longest on its route, else to one
-    that ended elsewhere TURN_S before, else to a new one. run, s, route: (visits,). block: (runs,), -1 for none.
+    A duty goes to the vehicle that has waited longest on its route, else to one that ended elsewhere TURN_S before,
+    else to a new one. run, s, route: (visits,). block: (runs,), -1 for none.
     """
     duty_of_run = np.where(block < 0, block.max(initial=-1) + 1 + np.arange(block.size), block)
     duties, duty = np.unique(duty_of_run[run], return_inverse=True)
@@ -281,18 +283,14 @@ def one_digit(number: float) -> int:
     return max(1, int(float(f"{number:.1g}")))
 
 
-# --- hours with a trip ---------------------------------------------------------------------------------------------
-
-
 def hours_table(
     feed: Gtfs, calendar: ServiceCalendar, cells: Int64s, passages: Passages, stop_cells: Int64s
 ) -> tuple[bytes, int]:
     """Writes the CSV that `slot.trips` names, and counts its hours of cells.
 
     Trips are averaged over a weekday's dates, exceptions included; beyond 24:00 they are the next day's. Between stops
-    a vehicle follows its line evenly. A trip is run once, or for each departure that frequencies give.
-
-    cells: sorted H3 cells, with all that lines and served stops are in. passages: of lines. stop_cells: 0 for none.
+    a vehicle follows its line evenly. cells: sorted H3 cells, with all that lines and served stops are in. stop_cells:
+    of each stop, 0 for none.
     """
     trips_of_hour, runs_per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
     for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):

@@ -1,4 +1,9 @@
-"""Reads a town from its timetable, and draws its map files."""
+"""Reads a town from its timetable, and draws its map files.
+
+`trip`, `stop`, `route`: rows of their tables, -1 for none. `feed.lines`: polylines of trips, each the points from
+`starts[line]` on. `passages`: stretches of lines within a cell. A document is GeoJSON of a file. `keys`: ids of routes,
+stops, trips and pairs of stops, which a release may have in the place of cells.
+"""
 
 import csv
 import io
@@ -142,9 +147,6 @@ def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:
     """Lists the distinct ids of a table's rows."""
     ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()  # -1: none
     return list(dict.fromkeys(name.strip() for name in ids if name and name.strip()))
-
-
-# --- map files --------------------------------------------------------------------------------------------------------
 
 
 SIMPLE_M = 15.0  # how far a drawn line may lie from the real one

@@ -1,4 +1,9 @@
-"""`hatstream evaluate`: errors of releases, on several data sets."""
+"""`hatstream evaluate`: errors of releases, on several data sets.
+
+`feed`: telemetry with its specification, None for made-up data. A city is counted days, of telemetry or made up.
+`bars(phase, done, total)` shows progress; `Experiment(data, settings, measure).table(runs, ..)` averages rows of
+figures over runs; `results.show` prints tables or JSON, and `results.draw` makes pictures.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +53,7 @@ def _feed(
 
 
 def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[[Any], Any]:
-    """Makes a decorator that gives a command `feed`: a Feed, None without --data.
-
-    required: --data must be given. dated: --from and --to may limit the days.
-    """
+    """Makes a decorator that gives a command `feed`: a Feed, None without --data."""
     dates = (
         click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time."),
         click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time."),

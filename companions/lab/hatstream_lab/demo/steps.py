@@ -1,4 +1,8 @@
-"""Steps of demonstrations: commands, and comparisons with the truth."""
+"""Steps of demonstrations: commands, and comparisons with the truth.
+
+`run` calls a command of hatstream and reads its JSON. Days are counted rows, from which `truth_by` computes true means;
+`joined_with_truth` puts these beside released rows. A class is of HATs by number of vehicles.
+"""
 
 import json
 import subprocess
@@ -72,10 +76,7 @@ def made_up_fleets() -> list[MadeUpFleet]:
 
 
 def _write_town(console: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
-    """Writes daily files, the timetable and the drafted specification.
-
-    The first day's file has no date in its name, as docs/release.md has it.
-    """
+    """Writes daily files, the timetable and the drafted specification; returns the latter's path."""
     reports = 0
     with progress_bars(quiet=False) as report:
         for index, fleet in enumerate(fleets):

@@ -39,10 +39,7 @@ def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
 
 
 def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty]) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yields each GTFS table's name and CSV lines, its header first.
-
-    duties: shifts of buses, each of which drives its route to and fro.
-    """
+    """Yields each GTFS table's name and CSV lines, its header first."""
     first, last = fleet.day - timedelta(days=VALID_DAYS), fleet.day + timedelta(days=VALID_DAYS)
     yield "agency", ["agency_name,agency_url,agency_timezone", f"Made-up Transit,https://transit.invalid,{fleet.zone}"]
     days = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"

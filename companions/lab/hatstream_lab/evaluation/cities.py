@@ -1,5 +1,9 @@
 """Generates cities as counted days; even seeds tune numbers, the others judge them.
 
+Arrays are by cell, (cells,) or (cells, 24 hours); `at_km`: cells' centres to the north and east; `popular`: weights by
+which vehicles choose cells. A pattern is usual speeds, around which each day varies. A visit is a vehicle in a cell in
+a slot.
+
 Numbers without a source are invented, as they may be in a city; no feed was fitted.
 """
 
@@ -21,10 +25,8 @@ from hatstream_lab.evaluation.days import Days, around, rough_fleet
 from hatstream_lab.evaluation.experiment import Float64s, Int64s
 
 Rng = np.random.Generator
-
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)
-
 _CENTRE = 48.1, 11.6  # latitude and longitude
 _HOURLY = np.array(  # how likely a vehicle is on the road in each hour
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
@@ -93,10 +95,8 @@ def made_up(city: MadeUp) -> Days:
     """Draws a city and its days, starting on a Monday, and counts them."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*_CENTRE, 7), city.rings)), np.int64)
-    # at_km: (cells, 2), km to the north and east of the middle, 111.2 a degree. popular: (cells,), weights of visits,
-    # lower far out; about 2.2 km lie between two rings.
-    # Speeds differ by eight districts of 4 km, by cell, by how many go there, by hour (with rush hours at 8 and 17),
-    # and by parent and part of the day.
+    # 111.2 km are a degree, and about 2.2 km lie between two rings. Speeds differ by eight districts of 4 km, by cell,
+    # by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (lat_lon - lat_lon.mean(axis=0)) * (111.2 * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
@@ -208,9 +208,8 @@ def _draw_day(
 ) -> VehicleVisits:
     """Draws a day's visits of all vehicles, with true speeds around `pattern`.
 
-    cells: (cells,), H3. at_km: (cells, 2), their centres, to the north and east. popular: (cells,), weights. routes:
-    indices of cells along each line. pattern: (cells, 24), mean km/h by hour, around which an hour of the city varies
-    by 1 km/h on a day, and a HAT by `rough_kmh`.
+    cells: H3. routes: indices of cells along each line. Around `pattern`, (cells, 24), an hour of the city varies by
+    1 km/h on a day, and a HAT by `rough_kmh`.
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
@@ -253,8 +252,8 @@ def _draw_visited_cells(
 ) -> Int64s:
     """Draws the cells that each vehicle visits in each hour, (vehicle-hours, visits).
 
-    vehicle, slot: (vehicle-hours,). at_km: (cells, 2). popular: (cells,), weights. routes: cells along each. In a city
-    of lines each vehicle goes to and fro on one route, else it stays near a home cell. Returns indices of cells.
+    vehicle, slot: (vehicle-hours,). routes: cells along each. In a city of lines each vehicle goes to and fro on one
+    route, else it stays near a home cell. Returns indices of cells.
     """
     if city.kind == "lines":
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]

@@ -1,4 +1,8 @@
-"""Runs experiments: data, settings and a measure of them."""
+"""Runs experiments: data, settings and a measure of them.
+
+A row has labels, which tell rows apart, and figures, which are joined over runs: means, or the worst run's. A measure
+yields the rows of one setting and run. A series is the rows that make one line of a picture or one column of a grid.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,9 +20,7 @@ from rich.table import Table as RichTable
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
-Report = Callable[[str, int, int | None], None]
-"""Called with a phase, what is done of it, and its whole if that is known."""
-
+Report = Callable[[str, int, int | None], None]  # called with a phase, the number done, and the total if known
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 Label = str | int | None
 Data = TypeVar("Data")

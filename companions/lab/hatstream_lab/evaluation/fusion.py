@@ -1,4 +1,9 @@
-"""Simulates fusion of local reports, beside reference figures."""
+"""Simulates fusion of local reports, beside reference figures.
+
+A setting (`config`) gives each service, one of each kind of mechanism, an epsilon; a method (`column`) is a service's
+reports alone, a fusion of all by UA, fixed weights or UWA for means, or by ULE for distributions. `reference`: the
+paper's figure. Variances of local mechanisms are affine in the squared value, v^2.
+"""
 
 import hashlib
 import math

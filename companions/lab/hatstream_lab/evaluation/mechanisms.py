@@ -1,4 +1,8 @@
-"""Measures errors of mechanisms on telemetry; not private."""
+"""Measures errors of mechanisms on telemetry; not private.
+
+A HAT's `Totals` are its vehicles' counts of reports and sums of speeds, after the cap; its truth is before the cap.
+Contenders are mechanisms at an epsilon, with a plan for each HAT, or the constant city mean.
+"""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

@@ -1,4 +1,9 @@
-"""Computes the papers' tables on their data sets, beside the published errors."""
+"""Computes the papers' tables on their data sets, beside the published errors.
+
+A data set is one HAT's users: `counts` of samples by user, and sums of their speeds in grid steps. A cell is a data
+set, mechanism and epsilon, as in the papers' tables; `auto` chooses among the other mechanisms. `reference`: the
+published figure. S0, S1, S4 and E22 are sources in docs/algorithms.md.
+"""
 
 import hashlib
 import math
@@ -32,7 +37,6 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError,
 """What NumPy and zipfile say of an archive that is none."""
 MOST_SAMPLES = 10_000_000  # of a set: it is drawn whole, and ten times as large
 _BETWEEN_USERS = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
-
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
 
@@ -175,8 +179,6 @@ def _steps(speeds_kmh: Float64s) -> Int64s:
     return np.asarray(np.rint(np.clip(speeds_kmh, 0, UPPER_KMH) * (GRID.upper_steps / UPPER_KMH)).astype(np.int64))
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
-
 _TOML_FIGURES = tomllib.loads(files(__package__).joinpath("reference.toml").read_text())
 _PUBLISHED_DECIMALS: dict[str, dict[str, int]] = _TOML_FIGURES.pop("decimals")
 """Printed decimals by data set and mechanism, where they are not three."""
@@ -235,10 +237,7 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
 
 
 def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, cells: Sequence[Cell] = ()) -> Table:
-    """Measures every data set by every mechanism and epsilon, `runs` times. Raises InputError.
-
-    cells: what to measure instead of all of these.
-    """
+    """Measures every data set by every mechanism and epsilon, or `cells`. Raises InputError."""
     sets = data_sets(sources)
     all_cells = [
         Cell(name, label, epsilon, runs)

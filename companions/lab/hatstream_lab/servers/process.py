@@ -117,9 +117,6 @@ def is_open(port: int) -> bool:
         return client.connect_ex((LOOPBACK, port)) == 0
 
 
-# --- class paths, fetched by Maven and cached -------------------------------------------------------------------------
-
-
 JAVA = 17
 
 

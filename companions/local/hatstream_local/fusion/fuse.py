@@ -1,5 +1,8 @@
 """Fuses files of reports into statistics; makes such reports of telemetry.
 
+A group is a slot and a cell, for which users' reports are fused; services are the recipients of reports. Users are
+joined in shards, one after another. `changes` marks rows that differ from the row before. A user's leakage is the sum
+of the epsilons of all its reports.
 read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """
 
@@ -26,13 +29,10 @@ from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Laplace, Repo
 from hatstream_local.specification import FUSED, GRID_STEPS, FusionSpecification, Reported, parse_reports
 
 Row = dict[str, Any]
-Progress = Callable[[str, int, int | None], None]
-"""Called with a phase, the number done of it, and the total if that is known."""
-
+Progress = Callable[[str, int, int | None], None]  # called with a phase, the number done, and the total if known
 _DISTRIBUTION_CACHE: dict[tuple[object, ...], Distribution] = {}
 """Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
 _CACHED_ROWS, _MOST_CACHED = 2, 4096
-
 _MAY_BE_NONE = ("from_kmh", "to_kmh", "lower95", "upper95")
 _TYPES = {"users": pa.int64()} | dict.fromkeys((*_MAY_BE_NONE, "value", "epsilon_user"), pa.float64())
 _ROW_COLUMNS = (
@@ -42,9 +42,7 @@ _ROW_COLUMNS = (
 SCHEMA = pa.schema(
     pa.field(name, _TYPES.get(name, pa.string()), nullable=name in _MAY_BE_NONE) for name in _ROW_COLUMNS
 )
-
-Group = tuple[int, int]
-"""Start of the slot in seconds since 1970 UTC, and cell; 0 for what the specification does not ask for."""
+Group = tuple[int, int]  # start of the slot in s since 1970 UTC, and cell; 0 for what the specification lacks
 
 
 class GroupReports(NamedTuple):
@@ -147,8 +145,7 @@ def _row(statistic: str, service: str, reports: Reports, users: int, unit: str) 
     return dict.fromkeys(_MAY_BE_NONE) | texts | {"users": users, "epsilon_user": reports.leakage()}
 
 
-USER_SHARDS = 8
-"""Users are joined in so many parts, one after another, which bounds the memory of a join. Changes no result."""
+USER_SHARDS = 8  # users are joined in so many parts, one after another, to bound the memory; changes no result
 
 
 @dataclass
@@ -227,9 +224,6 @@ def nothing_usable(noun: str, read: int, refusals: Mapping[str, int], table: str
     """Explains why no row is usable. table: the specification's about the input."""
     why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refusals.items())) or "there are none"
     return f"no {noun} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"
-
-
-# --- reports made from telemetry, as each vehicle's device would ------------------------------------------------------
 
 
 REPORT_SCHEMA = pa.schema(

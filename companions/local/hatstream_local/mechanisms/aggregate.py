@@ -1,8 +1,8 @@
 """Counts users of equal likelihood over buckets, and evaluates it.
 
-A window's likelihood takes two values over the buckets, so the product over a user's PM and SW reports is constant on
-at most 2 J + 1 runs of buckets; SR multiplies it by one of few curves. With prefix sums of the distribution a user
-costs O(J), and users with equal runs and curve are one row that is counted.
+A window's (PM, SW) likelihood takes two values over the buckets, so the product over a user's J such reports is
+constant on at most 2 J + 1 runs of buckets: its levels, between edges. Stochastic rounding (SR) multiplies it by one of
+few curves. With prefix sums of the distribution a user costs O(J), and users with equal runs and curve are one row.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports, StochasticRounding, Window
 
 Int32s = NDArray[np.int32]
-
 MOST_BUCKETS = 1 << 14
-
 _ROWS_AT_ONCE = 1 << 17
 """Rows worked on at once: few, so that their columns stay in the cache, but many beside the cells of a Hessian."""
-
 _SR_CLASSES, _SR_MISSING = 3, 2
 """Classes of an SR report: 0 for the lower end, 1 for the upper one, 2 where it is missing."""
 
@@ -127,9 +124,6 @@ def _add_products(sums: Float64s, edges: Int32s, jumps: Float64s, weight: Float6
     pair = edges[first] * np.int32(size) + edges[second]
     products = weighted[1 + first] * jumps[1 + second]
     sums += np.bincount(pair.ravel(), products.ravel(), size * size).reshape(size, size)
-
-
-# --- users as rows ---------------------------------------------------------------------------------------------------
 
 
 def middles(buckets: int) -> Float64s:

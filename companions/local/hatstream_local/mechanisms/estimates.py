@@ -1,4 +1,9 @@
-"""Estimates means and distributions from several services' local reports."""
+"""Estimates means and distributions from several services' local reports.
+
+Values v lie in [-1, 1]. `reports.values` are raw, (services, users), NaN where missing; `unbiased` turns them into
+estimates of v, whose variance is affine in v^2. Shares, (buckets,), are of users by bucket of values; `point` is an
+`Evaluation`: the log-likelihood of all reports at some shares, its gradient, and its curvature, the negative Hessian.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +20,6 @@ from hatstream_local.mechanisms.mechanism import Float64s, LocalMechanism, Repor
 
 Method = Literal["fixed", "ua", "uwa"]
 METHODS: tuple[Method, ...] = get_args(Method)
-
 GRID = 100
 """Values of UWA's prior, equally likely: the middles of so many buckets, as in the code of the method's authors."""
 _USERS_AT_ONCE = 1 << 12  # users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache
@@ -93,10 +97,7 @@ def posterior_variances(reports: Reports) -> Float64s:
 
 
 def second_moments(reports: Reports) -> Float64s:
-    """Computes E[v^2 | reports] under a uniform prior: (users,).
-
-    All variances are affine in v^2, so this one moment is all that UWA's weights need.
-    """
+    """Computes E[v^2 | reports] under a uniform prior: (users,)."""
     values, bucket = middles(GRID)[:, None], np.arange(GRID)[:, None]  # a grid stands in for the integral over v
     log_likelihood = np.zeros((GRID, reports.users))
     for service, row in zip(reports.services, reports.values, strict=True):
@@ -133,9 +134,6 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(estimate, starts))
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-# --- distributions ----------------------------------------------------------------------------------------------------
 
 
 TOLERANCE = 1e-9  # largest gap of a converged distribution

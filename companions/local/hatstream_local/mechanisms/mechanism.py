@@ -1,4 +1,9 @@
-"""Local mechanisms: Laplace noise, stochastic rounding (SR), and windows (PM, SW)."""
+"""Local mechanisms: Laplace noise, stochastic rounding (SR), and windows (PM, SW).
+
+A raw report is what a user sends; `unbiased` turns it into an estimate of the value. A coin is a threshold T of 62
+random bits: it shows heads with probability T / 2**62. Of `noise`, `words(n)` draws uniform integers of 64 bits, and
+`below(limits)` an integer of 0..limit - 1 for each limit.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,20 +20,11 @@ from dpops import Noise
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
-
 STEP_BITS = 20
-STEPS = 1 << STEP_BITS
-"""The stated grid: a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS."""
-
-LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0
-"""Range of epsilons for which the samplers' grids are fine enough, see their classes."""
-
-COIN_BITS = 62
-"""A sampler's one biased choice is a comparison with a whole multiple of 2**-62."""
-
-EXACT = Context(prec=80)
-"""Constants of mechanisms are worked out with 80 digits, so that no difference of near numbers loses any at a small
-epsilon and nothing overflows at a large one; only the finished constant is rounded to a double."""
+STEPS = 1 << STEP_BITS  # a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS
+LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0  # range for which the samplers' grids are fine enough, see their classes
+COIN_BITS = 62  # of a sampler's one biased choice
+EXACT = Context(prec=80)  # digits of constants, rounded to doubles at last: no difference of near numbers loses any
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +139,6 @@ class Reports:
         """Computes the largest sum of epsilons of one user's reports."""
         epsilons = np.array([service.mechanism.epsilon for service in self.services])
         return float(np.max(epsilons @ ~np.isnan(self.values), initial=0.0))
-
-
-# --- the mechanisms ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""Writes published tables as GeoParquet, and programs' files of days and slots."""
+"""Writes published tables as GeoParquet, and programs' files of days and slots.
+
+`published` selects the rows and columns to publish, for which the column "cell" has the place's id. `own_value` is of
+the place itself, where `value` is of the coarser cell around it, its area. `everything`: unusable values too. A live
+row is of a slot released while its day lasted.
+"""
 
 import io
 import re
@@ -96,9 +101,6 @@ def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> dict[str
         geometry = place.shape and place.shape.geometry
         features.append({"type": "Feature", "id": cell, "geometry": geometry, "properties": properties})
     return {"type": "FeatureCollection", "features": features}
-
-
-# --- programs' files: days, newest slot and index ---------------------------------------------------------------------
 
 
 DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/openapi.json"

@@ -96,8 +96,6 @@ def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
     return sink.getvalue().encode()
 
 
-# --- DCAT ---------------------------------------------------------------------------------------------------------
-
 _JSON_LD_CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",

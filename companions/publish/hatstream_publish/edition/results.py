@@ -1,4 +1,8 @@
-"""Reads a growing folder's result files, each file once."""
+"""Reads a growing folder's result files, each file once.
+
+A stamp is one version of a file. A fault is the reason why a version has no tables; a contradiction, why its rows are
+left out beside older files' rows of the same slots.
+"""
 
 import glob
 import os
@@ -15,8 +19,7 @@ from hatstream.api import InputError, Specification, read_results
 from hatstream_publish.pages.places import NamedPlaces
 from hatstream_publish.pages.rows import CITY, check_origin
 
-FORMATS = ("parquet", "csv", "jsonl", "avro", "geojson")
-"""Formats of result files; of one name in several formats the first is read."""
+FORMATS = ("parquet", "csv", "jsonl", "avro", "geojson")  # of result files; of one name the first is read
 _DAMAGE_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, MemoryError, pa.ArrowException)
 
 

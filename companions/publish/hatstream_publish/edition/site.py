@@ -1,4 +1,9 @@
-"""Builds and updates a published folder as static site."""
+"""Builds and updates a published folder as static site.
+
+An edition is the folder's state after an update. Files are staged by `update.put`, which reports changed ones, and
+moved at the end; `results` are rows by product. Stamps tell versions of result files apart: what depends on files with
+equal stamps is reused. A pointer, LATEST, names the newest files. Following: kept current by further updates.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,9 @@
 """Packs a map's data compactly, as compressed byte planes.
 
 `templates/map/unpack.js` reads it. An array of numbers of several bytes is stored as all their lowest bytes, then all
-the next ones: neighbours are alike, and compress.
+the next ones: neighbours are alike, and compress. A layer is a statistic, as matrices, (slots, places), of values, of
+distances to both bounds, and of codes, which tell how values are drawn. A row's area is the coarser cell around its
+place ("parent"), whose value it shows if its status is "parent". "Standing": usual values of places.
 """
 
 import gzip
@@ -20,15 +22,11 @@ from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLin
 from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING, shows_parent
 
 Array = NDArray[Any]
-
 WIDE_KMH = 15.0  # an interval wider than this to either side is drawn as not known, whatever its status says
-
 KNOWN, AREA, DAY, FORECAST, UNKNOWN = "known", "area", "day", "forecast", "unknown"
 """How a value is drawn: known there; of the area around; of the place's whole day; expected; not to be used."""
 _CLASS_BY_STATUS = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
-
 MOST_FIELDS = 20_000_000  # slots times places of one page: about 60 MB
-
 DEGREE = 1e5  # positions are whole parts of a degree: about a metre
 _NONE, _NO_CODE = 65_535, 255  # where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing
 _SEPARATOR = "\x1f"  # between texts; no column holds it
@@ -164,9 +162,6 @@ def _parent_ids(rows: pa.Table, grid: _Grid) -> list[str]:
     return [area_of.get(place, "") for place in grid.ids]
 
 
-# --- how rows are drawn -------------------------------------------------------------------------------------------
-
-
 class _Codes(dict[str, int]):
     """Codes of rows' status, mechanism and area or day, numbered on first use."""
 
@@ -242,19 +237,13 @@ def _step(span: float) -> float:
     return round(step, 1)  # 0.1 * 10 ** n without the error of floats
 
 
-# --- shapes -------------------------------------------------------------------------------------------------------
-
-
 def _first_longitudes(shapes: Sequence[DrawnShape]) -> Float64s:
     """Finds the longitude at which each shape begins."""
     return np.array([shape.parts[0][0][0] for shape in shapes], np.float64)
 
 
 def _shape_arrays(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
-    """Packs shapes' kinds, parts, and steps between positions in 1 / DEGREE degrees.
-
-    middle: longitude around which all shapes lie, so that none is torn apart at the antimeridian.
-    """
+    """Packs shapes' kinds, parts, and steps between positions in 1 / DEGREE degrees."""
     polygons = [polygon for shape in shapes for polygon in shape.parts]
     flat = np.array([position for polygon in polygons for position in polygon], np.float64).reshape(-1, 2)
     # A shape's longitudes are shifted by 360 degrees where that brings it nearer to the middle.

@@ -1,4 +1,9 @@
-"""Renders self-contained HTML files: the map and the report."""
+"""Renders self-contained HTML files: the map and the report.
+
+A page may load only what its security policy allows: scripts and styles by their digests. `words` are its texts in all
+languages. A row's half width is that of its interval; a row of status "parent" shows the value of the area around its
+place. Odds are probabilities of a guess about one vehicle, before and after publication.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +106,6 @@ def _origin(address: str | None) -> str:
     return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""
 
 
-# --- the map ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class MapTexts:
     """Texts of the map's page."""
@@ -148,9 +150,6 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         page=script_json(settings | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
     )
-
-
-# --- the report -------------------------------------------------------------------------------------------------------
 
 
 GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication

@@ -1,4 +1,9 @@
-"""Reads names and shapes of maps' places."""
+"""Reads names and shapes of maps' places.
+
+Positions are (longitude, latitude) in degrees. A shape is drawn as parts: lines, or rings of an area. A GeoJSON feature
+has properties, such as a name, and a geometry. Across the antimeridian longitudes are shifted by 360 degrees, so that a
+shape is not torn.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,12 +18,9 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 
-Box = tuple[float, float, float, float]
-"""West, south, east, north in degrees; west is greater than east across the antimeridian (RFC 7946, 5.2)."""
-
+Box = tuple[float, float, float, float]  # west, south, east, north; west > east across the antimeridian (RFC 7946)
 Float64s = NDArray[np.float64]
 Position = tuple[float, float]  # longitude and latitude, degrees
-
 LINE, AREA = "line", "area"
 AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", "bay", "sea"), "water") | dict.fromkeys(
     ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"

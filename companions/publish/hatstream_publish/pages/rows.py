@@ -1,4 +1,9 @@
-"""Reads result files as rows, selects those to publish, and writes CSV."""
+"""Reads result files as rows, selects those to publish, and writes CSV.
+
+A row is of a slot and a place; the column "cell" has the place's id, an H3 cell or not. Tables are by product: "hats"
+has rows of slots, "days" of whole days, those of places begin with "place-". A row of status "parent" shows the value
+of the coarser cell, its area.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,6 @@ STATUSES: Mapping[str, str] = {
     "held-back": "Held back: of the whole city too little is known on this day, so that values would mislead.",
     "no-data": "Nobody reported there, or nobody is left of those who did.",
 }
-
 ADVICE: Mapping[str, str] = {  # what to do where no value is published, by status
     "held-back": (
         "What helps: more days on the same account (each teaches about the others: `hatstream estimate --whole`), "
@@ -41,7 +45,6 @@ ADVICE: Mapping[str, str] = {  # what to do where no value is published, by stat
     "no-data": "Look at another slot, or check with `hatstream release --check-input` what the input holds.",
     "constant": "What helps: larger hexagons, longer slots, or a larger epsilon; `hatstream plan` says what to expect.",
 }
-
 HATS = "hats"  # what rows of slots are called, beside the names of coarser products
 DAYS = "days"  # what rows of whole days are called: one for each place and day
 CITY = "city"  # stands where a row of the whole region would name a cell
@@ -129,8 +132,6 @@ def shows_parent(rows: pa.Table) -> NDArray[np.bool_]:
         return np.zeros(rows.num_rows, np.bool_)
     return np.asarray(pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy())
 
-
-# --- what is published -----------------------------------------------------------------------------------------------
 
 USABLE = ("ok", "parent")  # statuses of values that are published unless all are asked for
 _VALUE_COLUMNS = ("value", "lower95", "upper95")
