@@ -1,4 +1,9 @@
-"""Input layouts, fixed or described by column maps."""
+"""Input layouts, fixed or described by column maps.
+
+A field is what a row needs (`base.FIELDS`), a column what a file calls it; field SPEED holds the value, of any kind.
+Fixed layouts have columns and units of their own, mapped ones those of a specification. `per_unit` lists the units that
+can be converted to one, and `did_you_mean` writes a hint at the name that is most alike, if any.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -80,21 +85,21 @@ def layout(
 
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
-            Of a fixed layout, those of the public keys that stand for positions, and of the value, alone.
-        speed_unit: Unit of the input's values, of whatever kind; unit: the specification's, for values but speeds.
+            Of a fixed layout, those of the fields in `_OPTIONS` alone: keys in place of positions, and the value.
+        speed_unit: Unit of the input's values, of whatever kind; unit: the specification's, None for speeds.
         vehicle: Columns, as time, in place of a fixed layout's own.
-        fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have these columns.
+        fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have that column.
 
     >>> import pyarrow as pa
     >>> fields = {"user": "id", "report": "value"}
     >>> layout("csv", fields, fields=("user", "report")).units.numbers(pa.array(["1.5", "x"])).valid.tolist()
     [True, False]
     """
-    options = dict[str, object](delimiter=delimiter, header=header, records=records)
+    options = dict[str, object](delimiter=delimiter, header=header, records=records)  # of CSV, or of JSON, alone
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(SPEED), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
-        # Of a fixed layout, a specification chooses columns of `_OPTIONS` alone: keys, and with a `unit` the value.
+        # `_OPTIONS` are keys and the value, which has a column to choose only if it is no speed.
         can_choose = columns and set(columns) <= {*_OPTIONS} - ({SPEED} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
@@ -113,7 +118,7 @@ def layout(
     units = _units(time_unit, speed_unit, time_zone, time_format, decimal, unit, Units("iso", Fraction(1)))
     defaults = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
     column_names, row_fields = _flat_columns(name, columns, defaults if fields is None else fields)
-    skipped = int(fields is None and column_names[0] == FILE)  # 1: no column holds the vehicle, which comes first
+    skipped = int(fields is None and column_names[0] == FILE)  # 1: the vehicle, first of fields, is the file's name
     mapped_layout = kind(units, column_names[skipped:], row_fields[skipped:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if skipped else mapped_layout
@@ -132,7 +137,7 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
     """Returns the unit of a value's column in layout `name`; None for speeds.
 
-    unit: that the specification gives the value. Raises ValueError if the column's cannot be converted to it.
+    unit: the specification's, None for speeds. Raises ValueError if the column's cannot be converted to it.
     """
     if column is None or (unit is None and isinstance(column, str)):
         return None
@@ -152,7 +157,7 @@ def _with_choices(
     chosen: Mapping[str, Column | None],
     refused: Mapping[str, object],
 ) -> Any:
-    """Selects a fixed layout's optional columns.
+    """Returns the fixed layout `name` with the columns that a specification chooses.
 
     headed: whether rows need a heading. fields: of rows with a key in place of a position, else None. chosen: columns
     that the specification names, by field; None: the default. refused: other layouts' options; ValueError unless None.
@@ -239,9 +244,9 @@ def _listed(column: Column) -> tuple[str, ...]:
 def _flat_columns(
     name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Checks and flattens fields' columns to (columns, fields); see `LISTED`. Raises ValueError.
+    """Checks and flattens fields' columns to (columns, fields). Raises ValueError.
 
-    A field's further columns get numbers:
+    Fields in `base.LISTED`, and a value that is the time between two columns, have several; further ones get numbers:
 
     >>> _flat_columns("csv", {"vehicle": ("oper", "veh"), "time": "tst"}, ("vehicle", "time"))
     (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))
@@ -250,15 +255,15 @@ def _flat_columns(
         column_text = ", ".join(sorted(columns or ())) or "none"
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
-    # Two columns of a value are two times, of which one may be the row's time too; other columns hold one field each.
+    # A column holds one field, but that of the row's time may be one of the two whose difference is the value.
     is_span = len(_listed(columns.get(SPEED, ""))) > 1
     exclusive = [column for field in fields if field != SPEED or not is_span for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        # Most have one column, or a pair such as date and clock; an id may have more parts.
-        if len(listed) > (1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2):
+        most = 1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2  # parts of an id; a pair
+        if len(listed) > most:
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if exclusive.count(column) > 1:

@@ -56,7 +56,7 @@ The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` p
 
 def are_times(field: str, fields: Sequence[str]) -> bool:
     """Checks whether a field's columns hold times."""
-    return field.startswith("time") or (field.startswith(SPEED) and f"{SPEED}.1" in fields)
+    return field.startswith("time") or (field.startswith(SPEED) and f"{SPEED}.1" in fields)  # .1: a second column
 
 
 HEADING = "heading"  # a further field, before the last one, in degrees, where public places differ by direction
@@ -99,7 +99,7 @@ class Units:
 
     def values(self, column: pa.Array) -> Numbers:
         """Reads numbers, or delays in seconds from a pair of actual and scheduled times."""
-        if not are_parts(column.type):
+        if not are_parts(column.type):  # but one column
             return self.numbers(column)
         actual, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
         valid = actual.valid & scheduled.valid
@@ -168,7 +168,7 @@ class Share(NamedTuple):
     """Share of a file; all shares partition its rows."""
 
     number: int  # from 0
-    shares: int
+    shares: int  # into which the file is divided
 
 
 WHOLE = Share(number=0, shares=1)
@@ -262,15 +262,15 @@ def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
 def raw_batch(columns: Mapping[str, Any], refusals: Mapping[str, int]) -> RawBatch:
     """Creates a batch from fields' Arrow arrays and numbers of refused rows by reason.
 
-    The columns of a field, such as parts of an id (`vehicle`, `vehicle.1`), become one struct: see `LISTED`.
+    The columns of a field, such as parts of an id (`vehicle`, `vehicle.1`), become one struct.
     """
-    parts: dict[str, list[Any]] = {}
+    arrays_of_field: dict[str, list[Any]] = {}
     for name, array in columns.items():
-        parts.setdefault(name.partition(".")[0], []).append(array)
+        arrays_of_field.setdefault(name.partition(".")[0], []).append(array)
     arrays = [
         array if not more else pa.StructArray.from_arrays([array, *more], [*map(str, range(1 + len(more)))])
-        for array, *more in parts.values()
+        for array, *more in arrays_of_field.values()
     ]
-    table = pa.RecordBatch.from_arrays(arrays, names=list(parts))
+    table = pa.RecordBatch.from_arrays(arrays, names=list(arrays_of_field))
     counts = {reason: count for reason, count in refusals.items() if count}
     return RawBatch(table.num_rows + sum(counts.values()), table, counts)

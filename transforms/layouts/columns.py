@@ -1,4 +1,8 @@
-"""Strict conversion of Arrow columns to numbers and instants."""
+"""Strict conversion of Arrow columns to numbers and instants.
+
+Texts may be bytes, and need not be UTF-8. A local time is held as if its clock showed UTC until `place_local` applies
+the zone's offset. A field's several columns are a struct (`are_parts`): date and clock, or degrees and hemisphere.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -44,7 +48,7 @@ _OFFSET_PATTERN = f"(Z|[+-]{_HOURS}(:?{_SIXTY})?)"
 _ISO_PATTERN = f"^{_DATE_PATTERN}[T ]{_HOURS}:{_SIXTY}(:{_SIXTY}(\\.[0-9]{{1,6}})?)?{_OFFSET_PATTERN}?$"
 ABSOLUTE, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _DIGIT_BYTES = [b"%d" % digit for digit in range(10)]  # no array: what Arrow takes before a decoder is limited counts
-_AT_ONCE = 512  # texts: of more that cannot be cast, each takes Arrow 5 us
+_AT_ONCE = 512  # most texts of one cast: one that fails takes Arrow 5 us for each text
 
 
 class Numbers(NamedTuple):
@@ -77,7 +81,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
         degrees, letters = numbers(column.field(0), decimal), column.field(1)
         letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
         texts = as_string(letters) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
-        texts = pc.ascii_upper(pc.ascii_trim_whitespace(texts))
+        texts = pc.ascii_upper(pc.ascii_trim_whitespace(texts))  # others than these four are bad
         is_negative = pc.is_in(texts, value_set=pa.array(["S", "W"])).to_numpy(zero_copy_only=False)
         is_positive = pc.is_in(texts, value_set=pa.array(["N", "E"])).to_numpy(zero_copy_only=False)
         valid = degrees.valid & (is_negative | is_positive)
@@ -117,9 +121,10 @@ def instants(
         text, is_night = _one_text(column)
         if not is_night.any():
             return instants(text, time_unit, zone, parse, decimal)
-        local, *zoned = (instants(text, time_unit, name, parse, decimal) for name in ("UTC", None))
-        day_us = np.where(is_night & local.valid, _US_PER_UNIT["excel"], 0)
-        return place_local(local._replace(us=local.us + day_us), zone, is_chosen=zoned[0].no_offset)
+        # Read twice: with UTC as zone, which leaves local times as they are, and without, which marks them.
+        as_utc, without_zone = (instants(text, time_unit, name, parse, decimal) for name in ("UTC", None))
+        added_us = np.where(is_night & as_utc.valid, 86_400_000_000, 0)  # a day, which the hours lack
+        return place_local(as_utc._replace(us=as_utc.us + added_us), zone, is_chosen=without_zone.no_offset)
     if pa.types.is_dictionary(kind):
         return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse, decimal)))
     if pa.types.is_timestamp(kind):
@@ -144,7 +149,7 @@ def instants(
 
 
 def _one_text(column: pa.StructArray) -> tuple[pa.Array, Bools]:
-    """Joins a time's columns to texts or null; marks hours beyond 24, less 24."""
+    """Joins a time's columns to texts; marks hours from 24 on, written less 24."""
     texts = []
     for values in column.flatten():
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
@@ -167,7 +172,7 @@ def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:
 def place_local(instants: Instants, zone: str | None, is_chosen: Bools | None = None) -> Instants:
     """Converts chosen rows (None: all) from local time to UTC.
 
-    Times in the hour that a clock change repeats or skips are not guessed: they are marked, and not valid.
+    Local times that a clock change repeats or skips are not guessed: they are marked, and not valid.
     """
     local = instants.valid if is_chosen is None else instants.valid & is_chosen
     if zone is None or not local.any():  # without a zone local times are refused: no_offset

@@ -2,6 +2,8 @@
 
 Each process is reused; one that crashes, hangs or exceeds its memory costs one file or message, and is replaced. It
 answers requests in turn with numbers, words and Arrow columns, no pickles: input may have corrupted it.
+Functions named `.._apart` decode in such a process, but layouts of _LINE_BY_LINE in the calling one. A step decodes one
+batch of a task. A decoder is spent, and not used again, if it holds much memory after a failure.
 """
 
 import atexit
@@ -41,7 +43,7 @@ BATCH_BYTES = 256 << 20  # most of one batch, which whoever asked for it holds: 
 MESSAGE_ROWS = 1 << 20  # most rows of one message; those of a poll are held together until all of it is decoded
 PIPE_BYTES = 1 << 20
 
-_LINE_BY_LINE = (CsvTable, JsonLines)  # their lines are bounded, so they need no process: they are decoded here
+_LINE_BY_LINE = (CsvTable, JsonLines)  # lines are bounded, so these layouts are safe to decode in this process
 _PROGRAM = "import hatstream; from transforms.layouts.decoder_process import serve; serve()"
 _PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")  # others may hold passwords
 _IDLE_DECODERS: "list[_Decoder]" = []
@@ -81,7 +83,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
 def begin_early(layout: Layout) -> None:
     """Starts a decoder before the first file, if the layout needs one."""
-    if not isinstance(layout, _LINE_BY_LINE):  # CSV and JSON lines are decoded in this process
+    if not isinstance(layout, _LINE_BY_LINE):
         with suppress(OSError):  # reading starts one again, and raises then
             _IDLE_DECODERS.append(_Decoder())
 
@@ -94,7 +96,7 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """Forgets its parent's decoders in a forked child, whose lock may be held."""
+    """Forgets a parent's decoders in a forked child, and the lock, perhaps held."""
     global _IDLE_LOCK
     _IDLE_LOCK = threading.Lock()
     _IDLE_DECODERS.clear()
@@ -105,7 +107,7 @@ os.register_at_fork(after_in_child=_forget)
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
     """Reads a file, or a `share` of it, in another process. Raises UnreadableFile, OSError."""
-    if isinstance(layout, _LINE_BY_LINE):  # these are safe to decode in this process
+    if isinstance(layout, _LINE_BY_LINE):
         for inside in files_in(path):
             yield from layout.read(inside)
         return
@@ -118,11 +120,11 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
-    """Reads small files in one task; None if one fails, as nobody knows which."""
+    """Reads small files in one task, their batches joined; None if any fails."""
     try:
-        if isinstance(layout, _LINE_BY_LINE):  # read in this process: there is no request to save
+        if isinstance(layout, _LINE_BY_LINE):  # then `read_apart` reads in this process
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
-        return list(_batches_apart(DecoderTask(layout, STEP_CPU_S, [*map(os.path.abspath, paths)])))
+        return list(_batches_apart(DecoderTask(layout, STEP_CPU_S, [*map(os.path.abspath, paths)])))  # joined there
     except (_Refusal, UnreadableFile, OSError):
         return None
 
@@ -132,7 +134,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
 
     If that fails, each message is decoded by itself: one that fails again is a refused row.
     """
-    if isinstance(layout, _LINE_BY_LINE):  # these are safe to decode in this process
+    if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return
     try:
@@ -175,13 +177,13 @@ def _batches_apart(task: DecoderTask) -> Iterator[RawBatch]:
             if batch is not None:
                 yield batch
                 continue
-            is_reusable = not answer.is_spent  # a decoder near its limit of CPU time is
+            is_reusable = not answer.is_spent
             if answer.kind == "unreadable":
                 raise _Refusal(answer.text)
             if answer.kind == "system":
                 raise OSError(answer.errno, answer.text)
             return
-    finally:  # also if the reader stops early: the rest of the reply would confuse the next task
+    finally:  # a decoder whose replies were not read to their end is ended: the rest would confuse the next task
         if is_reusable:
             with _IDLE_LOCK:
                 _IDLE_DECODERS.append(decoder)

@@ -42,7 +42,7 @@ _DAMAGE_ERRNOS = (None, errno.EINVAL)
 
 def files_in(path: str) -> list[str]:
     """Lists an archive's files, or the path alone. Raises UnreadableFile or OSError."""
-    if INSIDE in path or os.path.isdir(path):  # opening a folder raises where it is read
+    if INSIDE in path or os.path.isdir(path):  # is a file of an archive, or a folder, whose reading will raise
         return [path]
     with _without_damage(path):
         archive = _archive_of(path)
@@ -52,7 +52,7 @@ def files_in(path: str) -> list[str]:
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Opens a file, decompressing it. Raises UnreadableFile, OSError."""
-    outer, _, name = path.partition(INSIDE)
+    outer, _, name = path.partition(INSIDE)  # perhaps an archive, and a file in it
     with ExitStack() as stack, _without_damage(path):
         archive = _archive_of(outer)
         if archive is None:
@@ -66,11 +66,11 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
-    """Opens a text anew after a look at its mark. Raises UnreadableFile for UTF-16."""
+    """Opens a text file. Raises UnreadableFile if its byte order mark says UTF-16."""
     with opened(path) as file:
         if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE):
             raise UnreadableFile(path, "the text is UTF-16: save it as UTF-8")
-    with opened(path) as file:  # anew, as not every input can go back
+    with opened(path) as file:  # anew, as not every input can go back to its start
         yield file
 
 
@@ -84,7 +84,7 @@ def unpacked(path: str) -> bytes | None:
 
 
 def read_whole(path: str, file: Any, most_bytes: int, rule: str) -> bytes:
-    """Reads an opened file. Raises UnreadableFile with the rule for a longer one."""
+    """Reads all of an opened file. Raises UnreadableFile with `rule` if it is longer."""
     data: bytes = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise UnreadableFile(path, rule)
@@ -93,7 +93,7 @@ def read_whole(path: str, file: Any, most_bytes: int, rule: str) -> bytes:
 
 @contextmanager
 def _without_damage(path: str) -> Iterator[None]:
-    """Turns decompressors' errors into UnreadableFile; other OSErrors pass."""
+    """Turns errors that mean a damaged file into UnreadableFile; other OSErrors pass."""
     try:
         yield
     except (*_DAMAGE_ERRORS, pa.ArrowInvalid, OSError) as error:
@@ -124,7 +124,8 @@ def _archive_of(path: str) -> _Archive | None:
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     """Reads an archive's index, cached while its file is unchanged. Raises UnreadableFile.
 
-    codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a tar in several pieces: left out.
+    _mtime_ns, _size: for the cache alone. codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a
+    tar in several pieces: left out.
     """
     if codec is None:
         zipped = zipfile.ZipFile(path)
@@ -149,7 +150,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
             return io.BufferedReader(content.get_stream(*ranges[name]))
 
     names = sorted(name for name in files if not is_skipped(name))
-    if not names or len(entries) > MEMBERS or any(INSIDE in name for name in names):  # INSIDE parts path and name
+    if not names or len(entries) > MEMBERS or any(INSIDE in name for name in names):
         raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files, folders included")
     return names, open_member
 
@@ -244,7 +245,7 @@ def fetched(path: str) -> Iterator[str]:
 
 
 def _error_name(error: BaseException) -> str:
-    """Names the type of a store's error, which Beam holds by path."""
+    """Names the type of a store's error, which Beam's may hold by path."""
     details = getattr(error, "exception_details", None)
     inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
     return type(inner or error).__name__
@@ -289,7 +290,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
                 continue
             block, skipping = block[after_line:], False
         data = remainder + block
-        cut = data.rfind(b"\n") + 1
+        cut = data.rfind(b"\n") + 1  # where its last line begins, which goes on in the next block
         remainder = data[cut:]
         skipping = len(remainder) > LINE_BYTES + 1  # one more, for this may end in \r
         if skipping:

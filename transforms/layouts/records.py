@@ -1,4 +1,8 @@
-"""JSON records to columns, singly where one is damaged."""
+"""JSON records to columns, singly where one is damaged.
+
+A record is an object, read for its values at paths' first keys alone; `walk` follows the rest of each path. Refusals
+are numbers of refused rows by reason. Bad values become NaN, null or "?", which later checks refuse.
+"""
 
 import re
 from collections import Counter
@@ -21,7 +25,7 @@ DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad
 _STRING_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
 )
-_BAD_VALUE = object()  # in the place of a value inside of something that is no object
+_BAD_VALUE = object()  # stands where a path leads into a plain value, such as a number
 _ID_TYPES = (str, int)
 _ID_FIELDS = ("vehicle", "user")
 
@@ -30,7 +34,7 @@ class Paths(NamedTuple):
     """Fields of a record, and the path of each."""
 
     fields: tuple[str, ...]
-    places: tuple[Path, ...]
+    by_field: tuple[Path, ...]
     decimal: DecimalMark  # mark of numbers in texts
 
 
@@ -70,7 +74,7 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refusals: dict[str, i
         if len(text) > LINE_BYTES or not is_utf8(text):
             counts["too-long" if len(text) > LINE_BYTES else "not-utf8"] += 1
             continue
-        try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
+        try:  # called from this function alone, as in bulk: the stack's depth limits how deep a record may be nested
             try:
                 records.append(decode(text))
             except msgspec.ValidationError:  # a number beyond float64, or no object, which raises again
@@ -94,21 +98,21 @@ def _clamped(token: re.Match[bytes]) -> bytes:
 
 @cache
 def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    """Creates a decoder that builds only paths' first keys, for speed."""
+    """Creates a decoder of a record to the values at paths' first keys."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}  # keys need not be names that a class may have
     fields = [(name, Any, None) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Record", fields, rename=names, gc=False))
 
 
 def _first_keys(paths: Paths) -> list[str]:
-    return list(dict.fromkeys(path[0] for path in paths.places))
+    return list(dict.fromkeys(path[0] for path in paths.by_field))
 
 
 def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBatch:
     """Makes a batch of decoded records: follows each field's path through all of them."""
     columns_of_records = zip(*map(msgspec.structs.astuple, records), strict=True)  # values of each first key
     by_first_key = dict(zip(_first_keys(paths), columns_of_records, strict=True)) if records else {}
-    pairs = zip(paths.fields, paths.places, strict=True)  # each field, and the steps of its path
+    pairs = zip(paths.fields, paths.by_field, strict=True)  # each field, and the steps of its path
     columns = {name: walk(by_first_key.get(path[0], ()), path[1:]) for name, path in pairs}
     return typed_batch(columns, refusals, paths.decimal)
 
@@ -124,7 +128,7 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
     is_id = np.ones(len(ids), np.bool_)
     if id_field in _ID_FIELDS and not isinstance(ids, pa.Array):
         types = set(map(type, ids))
-        if float in types:  # whole numbers are written as integers; fractions stay floats, and are refused
+        if float in types:  # whole numbers are written as integers; fractions stay floats, refused below
             floats = pa.array([value for value in ids if type(value) is float])
             texts = iter(whole_number_texts(floats).to_pylist())  # of each float, in order; None of a fraction
             ids = [value if type(value) is not float or (text := next(texts)) is None else text for value in ids]
@@ -144,7 +148,7 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into each value; None if absent, _BAD_VALUE below a plain value."""
+    """Follows a path into each value; None if absent, _BAD_VALUE in a plain value."""
     for step in path:
         types = set(map(type, values))
         # All are objects, or all arrays: `itemgetter` is fast, if all have the step.

@@ -56,7 +56,7 @@ class TimeFormat:
     def __post_init__(self) -> None:
         """Raises ValueError naming rule and value."""
         directives = re.findall("%.?", self.text)
-        fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
+        fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]  # parts of a time
         has_clock = "midnight" not in fields  # else seconds since midnight stand for it: a date alone is needed
         missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
         is_broken = {
@@ -75,7 +75,7 @@ class TimeFormat:
         """Reads texts of this format by way of ISO 8601; zone: if without offset."""
         text = pc.ascii_trim_whitespace(as_string(column))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
-        fields = pc.extract_regex(text, _pattern(self.text))  # null if it does not fit, and so all joined from it
+        fields = pc.extract_regex(text, _pattern(self.text))  # struct of a time's parts; null if it does not fit
         names = {field.name for field in fields.type}
 
         def digits(name: str) -> Any:
@@ -100,7 +100,7 @@ class TimeFormat:
             seconds = pc.struct_field(fields, "midnight").cast(pa.int64()).fill_null(0)
             us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)
         instants = absolute(us, valid, missing)
-        return instants if "offset" in names else place_local(instants, zone)
+        return instants if "offset" in names else place_local(instants, zone)  # to UTC
 
 
 def _two_digits(numbers: pa.Array) -> pa.Array:

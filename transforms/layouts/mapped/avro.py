@@ -1,4 +1,8 @@
-"""Avro container files, decoded by fastavro within bounds."""
+"""Avro container files, decoded by fastavro within bounds.
+
+A `kind` is an Avro schema: a name, a dict, or a list for a union. A `target` is what `_arrow_type` makes of it. `walk`
+follows a path's steps into each value, and `typed_batch` makes Arrow arrays of what are none yet.
+"""
 
 import os
 import zlib
@@ -99,8 +103,8 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     schema: Any = header.writer_schema
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    kinds = [_type_at(path, schema, steps) for steps in paths]
-    types = tuple(
+    kinds = [_type_at(path, schema, steps) for steps in paths]  # each column's schema
+    targets = tuple(
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
@@ -108,9 +112,9 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     tops = {steps[0] for steps in paths}  # names of the record's fields that are needed
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     unions = [_branches(kind) for kind in kinds]
-    types_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
-    is_mixed = any({"string", "bytes"} <= names for names in types_of)
-    has_bytes = is_mixed or any(isinstance(kind, int) for kind in types)  # int: a decimal's divisor
+    names_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
+    is_mixed = any({"string", "bytes"} <= names for names in names_of)
+    has_bytes = is_mixed or any(isinstance(target, int) for target in targets)  # int: of a decimal, which is bytes
     # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
     reader_schema = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
     file_bytes = file.seek(0, os.SEEK_END)
@@ -130,8 +134,9 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
             raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
         columns = [walk(values, steps[1:]) for values, steps in zip(zip(*rows, strict=True), paths, strict=True)]
         if has_bytes:
-            columns = [list(map(_decoded, values, repeat(kind))) for values, kind in zip(columns, types, strict=True)]
-        yield _batch(columns, table.fields, types)
+            pairs = zip(columns, targets, strict=True)
+            columns = [list(map(_decoded, values, repeat(target))) for values, target in pairs]
+        yield _batch(columns, table.fields, targets)
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
@@ -149,7 +154,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps a schema to an Arrow type, _MIXED_UNION, divisor or None. Raises UnreadableFile."""
+    """Maps a schema to an Arrow type, _MIXED_UNION, decimal's divisor or None. Raises UnreadableFile."""
     match [branch for branch in _branches(kind) if branch != "null"]:
         case [{"type": "bytes" | "fixed", "logicalType": "decimal"} as decimal] if decimal.get("scale", 0) >= 0:
             return 10 ** decimal.get("scale", 0)  # `_decoded` divides its unscaled integer by this
@@ -196,38 +201,38 @@ def _strip(schema: Any) -> None:
         _strip(inner_schema)
 
 
-def _batch(columns: Sequence[Any], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
+def _batch(columns: Sequence[Any], fields: tuple[str, ...], targets: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
     """Makes a batch of decoded values by column, after `not_utf8` refused rows."""
     try:
-        arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}
+        arrays = {name: _array(values, target) for name, values, target in zip(fields, columns, targets, strict=True)}
     except UnicodeEncodeError:  # lone surrogates stand for bytes that were not UTF-8
         bad_rows = {row for values in columns for row, value in enumerate(values) if not _is_encodable(value)}
         encodable = [[value for row, value in enumerate(values) if row not in bad_rows] for values in columns]
-        return _batch(encodable, fields, types, len(bad_rows))
+        return _batch(encodable, fields, targets, len(bad_rows))
     return typed_batch(arrays, {"not-utf8": not_utf8})
 
 
-def _decoded(value: Any, kind: Any) -> Any:
+def _decoded(value: Any, target: Any) -> Any:
     """Decodes bytes: decimals as numbers, texts with invalid bytes as lone surrogates."""
     if not isinstance(value, bytes):
         return value
-    if not isinstance(kind, int):  # an int is a decimal's divisor, see `_arrow_type`
+    if not isinstance(target, int):  # an int is a decimal's divisor
         return value.decode(errors="surrogateescape")
     unscaled = int.from_bytes(value, signed=True)
-    if unscaled % kind == 0:  # a whole number may be an id, which needs all of its digits
-        return unscaled // kind
-    return max(-_LARGEST, min(unscaled, _LARGEST)) / kind
+    if unscaled % target == 0:  # a whole number may be an id, which needs all of its digits
+        return unscaled // target
+    return max(-_LARGEST, min(unscaled, _LARGEST)) / target
 
 
 def _is_encodable(value: Any) -> bool:
     return not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value)
 
 
-def _array(values: Any, kind: Any) -> Any:
-    """Builds an Arrow array where `kind` is its type. Raises UnicodeEncodeError for surrogates."""
-    if kind is _MIXED_UNION:
+def _array(values: Any, target: Any) -> Any:
+    """Builds an Arrow array where `target` is its type. Raises UnicodeEncodeError for surrogates."""
+    if target is _MIXED_UNION:
         "".join(value for value in values if isinstance(value, str)).encode()  # raises, as pa.array does for texts
-    if not isinstance(kind, pa.DataType):  # `typed_batch` converts them
+    if not isinstance(target, pa.DataType):  # `typed_batch` converts them
         return values
     # Logical types were stripped: times are plain integers, which Arrow views as timestamps without conversion.
-    return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+    return pa.array(values, pa.int64()).view(target) if pa.types.is_timestamp(target) else pa.array(values, target)

@@ -1,4 +1,4 @@
-"""CSV with one record a line, so damage stays."""
+"""CSV with one record a line, so that damage stays in its line."""
 
 import csv
 import re
@@ -80,10 +80,10 @@ class CsvTable(MappedLayout):
         return len(names), indices
 
     def _batch(self, data: bytes, width: int, indices: list[int], too_long: int) -> RawBatch:
-        """Reads a chunk of whole lines. too_long: lines left out before, to be counted.
+        """Reads columns `indices` of a chunk of lines, each of `width` fields.
 
-        Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
-        after. Nonempty lines that gave no row count as malformed.
+        too_long: lines left out before. Lines with open quotes or a wrong number of fields are cut out first: else the
+        reader would join them with others. Nonempty lines that gave no row count as malformed.
         """
         lines = lines_of(data)
         is_nonempty = lines.end > lines.start
@@ -124,7 +124,7 @@ def _broken(data: bytes, lines: TextLines, width: int, delimiter: str) -> NDArra
     """
     letters = np.frombuffer(data, np.uint8)
     broken = np.zeros(len(lines.start), np.bool_)
-    mark = ord(delimiter)  # called comma below, whatever it is
+    mark = ord(delimiter)  # called comma below, whichever it is
     commas = np.flatnonzero(letters == mark)
     if b"\r" in data:  # inside a line (it may end with one) the reader would take \r for a line's end
         returns = np.flatnonzero(letters == open_file.RETURN)
@@ -150,6 +150,6 @@ def _broken(data: bytes, lines: TextLines, width: int, delimiter: str) -> NDArra
 
 
 def _line_quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
-    """Counts the quotes before each place, in its line."""
+    """Counts the quotes before each offset within its line."""
     line = np.searchsorted(lines.start, offsets, side="right") - 1
     return np.searchsorted(quotes, offsets) - np.searchsorted(quotes, lines.start)[line]

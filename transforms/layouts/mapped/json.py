@@ -1,4 +1,8 @@
-"""JSON arrays, documents or lines, by dotted paths."""
+"""JSON arrays, documents or lines, by dotted paths.
+
+A record is an object that is one row; `table_of_records` makes a batch of records' bytes, and refuses damaged ones. A
+document holds records at paths, with EACH for all elements of an array, ANY for all values of an object.
+"""
 
 import re
 from codecs import BOM_UTF8
@@ -21,14 +25,14 @@ MESSAGE_BYTES = 64 << 20  # longer documents of a topic are refused
 class JsonRecords(RecordLayout):
     """JSON objects in a document, array or lines; column `*` is an object's key.
 
-    records: path of the array or object that holds the objects. places: likewise of a fixed layout, whose inputs may
-    also be the array alone. _documents: either's paths, none where inputs are an array or lines. paths: of columns.
+    records: path of the array or object that holds the objects. fixed_records: likewise of a fixed layout, whose inputs
+    may also be the array alone. paths: of columns.
     """
 
     OPTIONS = ("records",)
 
     records: str | None = None
-    places: tuple[str, ...] = ()
+    fixed_records: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises ValueError for columns and records that do not fit."""
@@ -40,7 +44,7 @@ class JsonRecords(RecordLayout):
     @property
     def _documents(self) -> tuple[str, ...]:
         """Paths of records in documents; empty for lines or an array."""
-        return self.places if self.records is None else (self.records,)
+        return self.fixed_records if self.records is None else (self.records,)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a document, array or lines. Raises UnreadableFile."""
@@ -111,7 +115,7 @@ def _whole(path: str, kind: str, advice: str = "") -> bytes:
     with opened(path) as file:
         data = read_whole(path, file, ARRAY_BYTES, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
-    # Group 1 is a text in quotes, which may hold these words: it stays.
+    # Group 1 is a text in quotes, which may hold these words: it stays; the words themselves become null.
     return _NAN_PATTERN.sub(lambda match: match[1] or b"null", data) if has_words else data
 
 
@@ -154,10 +158,7 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
     documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
     record costs itself alone where the document is JSON.
     """
-    data, keyed = (
-        data.removeprefix(BOM_UTF8),
-        (base.ANY,) in paths.places,
-    )  # a column "*" is a record's key in its object
+    data, keyed = data.removeprefix(BOM_UTF8), (base.ANY,) in paths.by_field  # column "*": a record's key in its object
     record_paths = tuple(map(base.steps_of_records, documents))
     try:
         decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
@@ -178,7 +179,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields raw records inside a document that `_decoder` read; `keyed`: with a member `*`."""
+    """Yields raw records inside a decoded document; `keyed`: with keys as members `*`."""
     if isinstance(item, msgspec.Raw) and keyed and key is not None:
         record = bytes(item)
         if record.startswith(b"{"):  # an object, of which the key becomes a member

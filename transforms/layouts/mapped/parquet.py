@@ -1,4 +1,8 @@
-"""Parquet columns with types, from files of bounded size."""
+"""Parquet columns with types, from files of bounded size.
+
+A path leads from a column of the file, its head, by steps into nested data. A group is a row group; a leaf is a stored
+column, of which a nested column has several; a chunk is a leaf's part in a group.
+"""
 
 import os
 from collections.abc import Iterator
@@ -46,10 +50,9 @@ class ParquetTable(MappedLayout):
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
                 paths = [_path(column, parquet.schema_arrow) for column in self.columns]
-                # Columns, or what is nested in them.
                 needed = list(dict.fromkeys(_stored(column, parquet.schema_arrow) for column in self.columns))
                 (number, shares), groups = share, parquet.metadata.num_row_groups
-                indices = list(range(number * groups // shares, (number + 1) * groups // shares))  # of row groups
+                indices = list(range(number * groups // shares, (number + 1) * groups // shares))  # the share's groups
                 for batch in parquet.iter_batches(base.BATCH_ROWS, indices, columns=needed, use_threads=False):
                     arrays = (_values_at(batch.column(head), steps) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
@@ -80,7 +83,7 @@ def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 
 def _stored(column: str, schema: pa.Schema) -> str:
-    """Names the column to read: down to the path's first array or point."""
+    """Names what to read of a column: down to the first array or point."""
     head, steps = _path(column, schema)
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
@@ -162,14 +165,14 @@ def _source(path: str) -> Iterator[pa.NativeFile]:
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
     """Refuses files whose footers exceed bounds on rows or row groups' bytes.
 
-    Sizes of columns other than speed decide, and no compression ratio: values must not decide what is read. Of speeds
-    the number of rows alone counts, at the width of their type.
+    A group's bytes are those of all columns but the value's, the last: values must not decide what is read, so of these
+    the number of rows alone counts, at the width of their type. No compression ratio counts either.
     """
     metadata = parquet.metadata
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if max(metadata.num_rows, sum(rows)) > FILE_ROWS:  # a forged footer's numbers may differ
         raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
-    *others, speed = columns  # the value's column is the last field's
+    *others, speed = columns
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
     width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, 16)  # 16: of a text

@@ -1,6 +1,8 @@
 """GTFS-realtime VehiclePositions and TripUpdates: protobuf FeedMessages decoded by entity.
 
-Decoded as one message, two bytes of a hostile feed would take two hundred in memory.
+Decoded as one message, two bytes of a hostile feed would take two hundred in memory. An entity holds at most one report
+of the layout's kind: a row, or in its place the reason of refusing it. On the wire, a message is a series of fields,
+each a tag (a number and a wire type) and its data.
 Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 """
 
@@ -59,7 +61,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 
 
 def _next_stop(name: str, entity: Any, header_s: int | None) -> Any:
-    """Reads an id of the next two stops, or the delay in s.
+    """Reads stop_id, next_stop_id or delay (s) of a trip update, as `name` says.
 
     The next stop is the first with a delay and without a time before now, else the last with a delay.
     """

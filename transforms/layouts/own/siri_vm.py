@@ -1,6 +1,7 @@
 """SIRI-VM: XML vehicle monitoring deliveries, parsed as a stream.
 
-Entities and DTDs are refused; bytes are bounded.
+Entities and DTDs are refused; bytes are bounded. A vehicle's activity (VehicleActivity) is one row, texts by column.
+Field SPEED holds the value that a specification chooses, also a delay.
 Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in its default, metres per second.
 """
 
@@ -45,7 +46,7 @@ _COLUMN_BY_PATH: Mapping[tuple[str, ...], str] = {
     (_JOURNEY, "PreviousCalls", "PreviousCall", _KEYS[3]): _KEYS[4],  # of several the last
     (_JOURNEY, "Delay"): DELAY,
 }  # where each column is below a vehicle's activity, in whatever namespace
-_MOST_DEPTH = 1 + max(map(len, _COLUMN_BY_PATH))  # one more, so that an element below a column's is none
+_MOST_DEPTH = 1 + max(map(len, _COLUMN_BY_PATH))  # one more: the path of an element inside a column's is none
 _RESPONSE_TIME = "ResponseTimestamp"
 COLUMNS = ("VehicleRef", "RecordedAtTime", "Latitude", "Longitude", "Velocity")
 _Row = dict[str, str]
@@ -142,7 +143,7 @@ class _Feed:
         name = tag.rpartition("}")[2]  # without the namespace
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
-        if self._at_vehicle:  # depth of the open activity: paths of fields begin there, and longer ones are none
+        if self._at_vehicle:  # an activity is open, from this depth on: paths of fields begin there
             self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _MOST_DEPTH]))
             if self._field is not None:
                 self._row[self._field] = ""
@@ -193,6 +194,6 @@ def _batch(rows: Sequence[_Row], layout: SiriVm, refusals: Mapping[str, int]) ->
     """Puts rows into columns of stripped texts by field; empty ones are null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
-    if DELAY in layout.columns:  # a duration such as PT90S; the other columns are read later
+    if DELAY in layout.columns:  # it is the value, a duration such as PT90S; texts of other columns are parsed later
         columns[SPEED] = [text and seconds_of(text) for text in columns[SPEED]]
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refusals)

@@ -34,7 +34,7 @@ LAYOUTS: Mapping[str, OwnLayout] = {
         records=(LINES, WHOLE_ARRAY),
     ),
     "mds": OwnLayout(
-        JsonRecords(Units("ms", PER_UNIT["m/s"]), _MDS_COLUMNS, places=_MDS_ARRAYS),
+        JsonRecords(Units("ms", PER_UNIT["m/s"]), _MDS_COLUMNS, fixed_records=_MDS_ARRAYS),
         heading="location.heading",
         form="json",
         known_by={"provider_id", *_MDS_COLUMNS[:-1]},  # speeds may be missing
