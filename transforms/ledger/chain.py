@@ -202,7 +202,7 @@ def check(
 ) -> None:
     """Refuses an entry without a valid signature, from its account's first signed one on.
 
-    first_signed: its sequence number, or None. signature: None: only checks for one. content: the entry's `_content`.
+    first_signed: its sequence number, or None. signature: None compares none. content: the entry's `_content`, if made.
     """
     if first_signed is None or entry["seq"] < first_signed:
         return
@@ -288,7 +288,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
 
 
 def describe_head(db: sa.Connection, head: Head, signature: Signature | None) -> str:
-    """Formats the head's entry for people. Raises LedgerError."""
+    """Describes whether the head file fits. Raises LedgerError."""
     if not head.exists():
         return "there is no head file here: that the ledger was not put back to an older state was not looked at"
     if not fits(db, head, signature):

@@ -78,8 +78,8 @@ class _Claimed:
     def claim(self) -> Accountant:
         """Adds up a vehicle's claims in the dearest HATs that the debit pays.
 
-        These are debit / epsilon of a HAT; all, where HATs have no epsilon of their own. Where a HAT draws some of its
-        statistics only, the debit does not tell their number: it is then compared with one HAT, a weaker check.
+        So many as the debit over a HAT's epsilon; all, where HATs have no epsilon of their own. If a HAT draws some of
+        its statistics only, the debit does not tell how many it paid for: it is compared with one, a weaker check.
         """
         hats: Counter[Accountant] = Counter()  # number of HATs by what one costs
         for claims, number in self.hats.items():

@@ -296,7 +296,7 @@ class Ledger:
         return chain.fits(db, self._head, self.signature)
 
     def describe_head(self) -> str:
-        """Formats the head's entry for people. Raises LedgerError."""
+        """Describes whether the head file fits. Raises LedgerError."""
         return self._run(lambda db: chain.describe_head(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:

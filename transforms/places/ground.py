@@ -144,7 +144,7 @@ class Pieces:
         order = np.argsort(fine)
         cell = number_in(cells, ancestors(fine[order], coarse))  # each fine cell's region cell
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
-        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
+        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)  # rows' cells; fine cells' rows; places
         # The cell and place of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])

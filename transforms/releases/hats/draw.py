@@ -212,8 +212,8 @@ def _slot_drawn(
 ) -> _SlotDrawn:
     """Lists a slot's releases by cell and statistic, and its vehicles' exposures.
 
-    Cells are the region's in the slot's shard, else the occupied ones. occupied: HATs with reports; with_users: those
-    that keep a sample, which alone were drawn: `by_statistic` lists their draws.
+    Cells are the region's in the slot's shard; without a region, occupied ones. occupied: HATs with reports;
+    with_users: those that keep a sample, which alone were drawn: `by_statistic` lists their draws.
     """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:

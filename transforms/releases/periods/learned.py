@@ -318,8 +318,8 @@ def distribution_columns(
 ) -> list[NDArray[Any]]:
     """Lists a product's columns DISTRIBUTION, (cells, times) each, withheld where the mean is.
 
-    A cell's distribution is tilted (reweighted exponentially) to the mean of each time; the distribution's own mean
-    shifts all of these. learned: None before the first release of classes. groups, status: of the product's means.
+    A cell's distribution is tilted (reweighted exponentially) to the mean of each time, as its overall mean by classes
+    shifts them. learned: None before the first release of classes. groups, status: of the product's means.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]  # in the order of `Status`
     if learned is None:

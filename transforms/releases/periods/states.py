@@ -150,14 +150,14 @@ class StateSource:
 def _fitted(source: StateSource) -> Learned:
     """Fits all periods; most are folded into a state that is stored on disk.
 
-    Whole multiples of `least_recent` periods are stored, from two on: the file changes seldom. None: nothing is folded.
+    Whole multiples of `least_recent` periods are stored, from two on: the file changes seldom. If it is None, nothing.
     """
     policy, periods, step = source.policy, len(source.periods), source.least_recent
     state = empty = _empty_state(policy.region, facts_of(policy.fleet), step, policy.trips)
     if step is not None and periods >= 2 * step:
         folded_periods = periods // step * step
         file, digest = policy.cache_file, source.digests[folded_periods]
-        stored = None if file is None else file.read()
+        stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
         state = _newest_known(source, folded_periods, stored, empty)
         if state.days < folded_periods:
             for day in source.days(state.days, folded_periods):
@@ -210,9 +210,9 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
     return sorted(order, key=lambda period: period == entries[-1].unit.period)
 
 
-def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
+def stage_values(released: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
     """Reads a stage's sums in units of a typical vehicle-day's (live: vehicle-slot's) weight."""
-    stage = read.stage
+    stage = released.stage
     typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
     # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds none are clipped.
     if not (is_live or stage.counts_public or stage.counts_vehicles):
@@ -225,7 +225,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
             weight_variances=np.square(level.weight_sd / typical_weight),
             speed_variances=np.square(level.speed_sd / typical_weight),
         )
-        for level in read.levels
+        for level in released.levels
     )
     centre = (stage.laid.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
     return StageValues(centre=centre, levels=levels, counts_vehicles=stage.counts_vehicles)
