@@ -1,7 +1,8 @@
 """Sums of draws' claims, checked against an account's limit.
 
-`spent` is a sum by kind of claim; its noise is what rho measures. NOISE_CLAIMS has the kind of claim in which an
-accounting adds that up: `within(epsilon, delta)` is the largest one of that cost, `approx(delta)` converts one.
+`spent` sums claims by kind. Noise is the sum of rho: of zero-concentrated and Gaussian claims, and of pure ones where
+no part is reserved for them. NOISE_CLAIMS has the kind of claim in which an accounting adds noise up: `within` makes
+the largest claim that costs (epsilon, delta), `approx` converts one at a delta.
 """
 
 import math

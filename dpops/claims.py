@@ -1,8 +1,9 @@
 """Privacy claims: costs of draws, and conversions rounded upwards.
 
 rho measures zero-concentrated privacy (zCDP), mu, with rho = mu^2 / 2, Gaussian privacy; at a delta either converts to
-an epsilon. The conversion of zCDP holds at any Renyi order above 1, of which `_least_at` finds the best by floats;
-decimals of 60 digits evaluate it. Margins err to the safe side: epsilons and deltas up, a rho within them down.
+an epsilon. That of zCDP (Canonne, Kamath, Steinke 2020, Proposition 12) holds at any Renyi order above 1, of which
+`_least_at` finds the best by floats; decimals of 60 digits evaluate it. Margins err to the safe side: epsilons and
+deltas up, a rho within them down.
 """
 
 import math
@@ -171,9 +172,6 @@ def claim_of(text: str) -> Claim:
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Computes the largest rho within (epsilon, delta), rounded down.
 
-    Inverts Canonne, Kamath, Steinke (2020), Proposition 12. Floats find the best order, decimals evaluate the bound at
-    it: a bound at another order is valid too.
-
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
     0.1466
     """
@@ -190,7 +188,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """Computes rho's smallest epsilon at delta, rounded up: Proposition 12, see `rho_within`."""
+    """Computes rho's smallest epsilon at delta, rounded up."""
     if rho == 0:
         return ZERO
     log_delta, cost = _log(delta), float(rho)

@@ -42,7 +42,7 @@ class Estimates:
 
     @classmethod
     def placed(cls, hats: int, groups: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins (HAT indices, estimates) groups to `hats` HATs; the others have no data."""
+        """Joins (HAT indices, estimates) groups to `hats` HATs; others have no data."""
         numbers = np.full((max((len(group.numbers) for _, group in groups), default=0), 3, hats), np.nan)
         most_lists = max((len(group.lists) for _, group in groups), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most_lists)]

@@ -1,9 +1,9 @@
 """Arrays (pseudo-users) of m_UB samples: layouts, plans and means.
 
 counts: a HAT's users' samples, largest first; reported: those of all users before any cap. A user has at most m_UB
-samples in its arrays, and each stands for the mean of all of the user's. Released is a HAT's sum of array means, in
-fine steps of 1 / FINE_PER_STEP grid step. A user's weight is its share of the mean of these; `transport_bias` sums how
-much it exceeds the user's share of the reported samples. `check_plan_input` raises PlanError.
+samples in its arrays (a piece is those in one), and each stands for the mean of all of the user's. Released is a HAT's
+sum of array means, in fine steps of 1 / FINE_PER_STEP grid step. A user's weight is its share of the mean of these;
+`transport_bias` sums how much it exceeds the user's share of the reported samples. `check_plan_input` raises PlanError.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     user_sensitivity = np.zeros(counts.size, np.int64)  # ceil(U share) in fine steps, over the user's arrays
     np.add.at(user_sensitivity, group.user, -(-grid.upper_steps * FINE_PER_STEP * group.samples // width))
     weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
-    clipping = float(grid.upper) * transport_bias(weight, counts / reported)  # the weight that users gain
+    clipping = float(grid.upper) * transport_bias(weight, counts / reported)  # U times the weight that users gain
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
     return Arrays(length, group, weight, int(user_sensitivity.max()), bias=clipping + _rounding(grid), facts=facts)
 
@@ -71,7 +71,7 @@ def _rounding(grid: Grid) -> float:
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, noise_epsilon: Fraction
 ) -> list[ArrayPlan]:
-    """Plans noisy sums of array means, whose step makes a sum the mean.
+    """Plans noisy sums of array means; steps divide by their number.
 
     epsilon: of the whole release, as recorded. noise_epsilon: the part of it for the noise; a private choice of bounds
     takes the rest.
@@ -130,7 +130,7 @@ class ArrayMeans(NamedTuple):
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     """Averages users' means by array, weighted by their samples, in fine steps rounded down.
 
-    A piece is what one user has in one array. Raises TypeError for plans that were read back, without their grouping.
+    Raises TypeError for plans that were read back, without their grouping.
     """
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
@@ -190,7 +190,7 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
     array = best_fit_arrays(samples, users, length)
     fills = np.zeros(array.max(initial=-1) + 1, np.int64)
     np.add.at(fills, array, samples)
-    arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)  # a HAT's last number, less the HAT's before
+    arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)  # from a HAT's last array, numbered through all
     width = fills[array]
     # A user of r of an array's w samples moves its mean by ceil(U r / w) fine steps; the sensitivity is the largest.
     sensitivity = np.maximum.reduceat(-(-grid.upper_steps * FINE_PER_STEP * samples // width), first)

@@ -80,8 +80,8 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
     undecided = np.arange(numerator.size)
     while undecided.size:
         t, s = numerator[undecided], denominator[undecided]
-        number, accepted = geometric(source, t)  # follows exp(-number / t), so number // s exp(-magnitude s / t)
-        magnitude = number // s
+        number, accepted = geometric(source, t)  # accepted ones follow exp(-number / t)
+        magnitude = number // s  # and these exp(-magnitude s / t)
         negative = source.words(undecided.size) >> np.uint64(63) == 1  # a random bit
         accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
         out[undecided[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
@@ -193,7 +193,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, k: int, t: int, variance: Fraction) -> Rate:
-    """Makes a function that bounds `_rounded`'s rate from the first bits of u."""
+    """Makes a function that bounds `_rounded`'s rate by u's first bits."""
     steepest = (k + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
