@@ -233,7 +233,7 @@ def _debits_of(
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *criteria)
-    # The column `epsilon` has the debit's whole claim as text, and `shard` the unit's column.
+    # Column `epsilon` has a debit's claim of any kind, as text; `shard` also a stage's number, or a live slot's mark.
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
         debits[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
     return debits

@@ -199,8 +199,8 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns) -> tuple[Int64s, 
     """
     row_codes = len(turns.place) + 1  # a row's code is the row + 1, as NOWHERE is -1
     pairs, pair_of_fine = np.unique(cell * row_codes + turns.row[order] + 1, return_inverse=True)
-    of_cell, row_code = np.divmod(pairs, row_codes)  # of each pair
-    is_row = row_code > 0
+    of_cell, row_code = np.divmod(pairs, row_codes)  # of each pair of region cell and row
+    is_row = row_code > 0  # else no heading decides
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
     return of_cell[is_row], row[pair_of_fine], turns.place[row_code[is_row] - 1]
 

@@ -242,7 +242,7 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     """Creates empty tables of coarse to fine squares, sides powers of 2."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_DEGREE * 1e7  # of a cell, 1e-7 degrees
-    sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # at least 4: see _SHIFT_E7
+    sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # keys stay below 2^63
     sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)  # bits of a side, each number once
     key, cell = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareTable(resolution, bits, key.copy(), cell.copy(), met=cell.astype(np.uint8)) for bits in sizes)

@@ -43,7 +43,7 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
 
     Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
     """
-    first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
+    first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell, with its nearest place
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
     # A mask has a bit for each sector that fits a bearing: none for NO_WAY, -2, all for ANY_WAY, -1: the last indices.
@@ -84,7 +84,7 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
     table = np.sort(by_heading, axis=1)
     table[:, 1:][table[:, 1:] == table[:, :-1]] = NOWHERE  # each place of a row once
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)  # by heading, or not
-    turning_cell, row, turning_count = pairs_of(region_cell[turning], turn_row[turning])
+    turning_cell, row, turning_count = pairs_of(region_cell[turning], turn_row[turning])  # distinct pairs, counted
     plain_cell, plain_place, plain_count = pairs_of(region_cell[plain], places.place[plain])
     place = np.concatenate([table[row].ravel(), plain_place])
     cell = np.concatenate([np.repeat(turning_cell, SECTORS), plain_cell])

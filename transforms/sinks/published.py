@@ -145,7 +145,7 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
     values = _values(columns)
     if stored.keys() != values.keys() or not np.allclose(
         [stored[key] for key in values], [*values.values()], rtol=0, atol=2e-6, equal_nan=True
-    ):  # atol: of values rounded to six digits after the point, an equal one may be the next
+    ):  # atol: equal values, rounded to six digits after the point, may differ in the last one
         raise OtherValues(path)
 
 

@@ -196,7 +196,7 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
             panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]
             partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
             for name, rows in ((counters.DUPLICATES, duplicates), (counters.refused("lateness", LATE), refused)):
-                if rows:  # operators see a counter from its first increment on, even of 0
+                if rows:  # even an increment of 0 would make the counter appear
                     count(name, rows)
             table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)  # counts what the cap dropped
         else:
