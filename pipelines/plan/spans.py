@@ -97,8 +97,8 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))  # to the largest share
-    is_counted = levels.fleet_is_declared and not levels.counts_public  # whether vehicles are counted before all else
-    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
+    later = strategy.later[0]
+    counting = count_stage(later, bounds.fleet.vehicles, day_share=total.least) if levels.counts_first else None
     begin, first_factors = 0, list[Fraction]()  # index of the account's first weekday, and factors of its first days
     if total.first is not None:
         begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days

@@ -185,15 +185,16 @@ class LevelsRelease:
 
     def shows_too_many(self, first: ReleasedStage) -> bool:
         """Checks whether a first stage shows too many vehicles."""
-        return self._has_counts_to_check and is_too_many(first, self.fleet)
+        return self.counts_first and is_too_many(first, self.fleet)
 
     @property
-    def _has_counts_to_check(self) -> bool:
+    def counts_first(self) -> bool:
+        """Whether vehicles are counted before all else, against the fleet."""
         return self.fleet_is_declared and not self.counts_public and self.counted is None
 
     def _count(self) -> Stage | None:
         """Makes the stage that counts vehicles first: too few show a wrong input."""
-        if not self._has_counts_to_check:  # no declared fleet, public counts, or a count in place of the mean
+        if not self.counts_first:  # no declared fleet, public counts, or a count in place of the mean
             return None
         least_share = ONE if self.span is None else self.span.least  # the count must fit into the poorest day's total
         later, *_ = self._completed(self._later())  # whose noise and settings the count takes
