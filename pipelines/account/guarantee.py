@@ -110,6 +110,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"  # "ever" is the one period of an account by vehicle-ever
+        # Windows that begin after the last one over the limit keep it.
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
         bounds.append(SpanBound(days=span.days, limit=span.limit, most=largest, over=over, since=since))
     return tuple(bounds)

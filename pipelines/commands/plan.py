@@ -321,7 +321,7 @@ def _totals(plan: PlannedLevels) -> Table:
         span = _LABEL[total.days] or ("now" if total.as_specified else "")  # the days that the widths are of
         row = (
             f"{total.epsilon:.4g} {span}".strip(),
-            *_in_brackets(total.half_widths, total.reliable),  # of HATs that would be held back in brackets
+            *_in_brackets(total.half_widths, total.reliable),  # in brackets: of HATs that would be unreliable
             *map(_number, (total.hat_vehicles, total.place_vehicles, total.fleet)),
         )
         table.add_row(*row, style="bold" if total.as_specified else None)

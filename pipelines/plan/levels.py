@@ -95,7 +95,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None) -> PlannedLevels:
     """Plans a `levels` release. counts: of a period, secret, for the operator alone."""
     levels = spec.by_levels
-    bounds, width = known_of(spec), spec.value.width  # public HATs and fleet; `width` converts differences from km/h
+    bounds, width = known_of(spec), spec.value.width
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS

@@ -2,7 +2,7 @@
 
 `bounds` or `facts`: a day's public HATs, and the fleet. `width` of a value turns differences in km/h into its unit. A
 place is `ok`, or known, if it surely has reports and its half width is below INFORMATIVE_KMH; a map is worth its share
-of the total if enough of all reports are at such places. DAY_NUMBERS: numbers of released days.
+of the total if enough of all reports, USEFUL or WELL, are at such places. DAY_NUMBERS: numbers of released days.
 """
 
 import math
@@ -82,7 +82,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     share = SHARE if levels.places is None else levels.places.share  # the default, if none are specified
     stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # [-1]: a usual day's stage of places
     coarse, cells = spec.cells.resolution, bounds.hats.cells
-    pieces = None if levels.places is None else levels.places.pieces
+    pieces = None if levels.places is None else levels.places.pieces  # places' parts in cells
     specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
     fine = {coarse + step for step in FINER if coarse + step <= 15} | (set() if specified is None else {specified})
     kinds = [  # an H3 cell has 7 cells of the next resolution, of which 15 is the finest
@@ -208,7 +208,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
     # Noise of released weights of classes, (classes,): `times_of` counts a standing report once, others MOVING times.
-    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector, over UNIT
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vehicle's weights, in UNITs
     class_count = edges.size - 1
     weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)
     # The cell whose error is forecast has VEHICLES of the fleet; the city is learned from cells of average visitors.

@@ -127,7 +127,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     if not released.num_rows:
         return ""
     hats_by_status, days_by_status = Counter(hats["status"].to_pylist()), Counter(released["status"].to_pylist())
-    hat_count = len(spec.timetable.service_minutes) * released.num_rows
+    hat_count = len(spec.timetable.service_minutes) * released.num_rows  # service_minutes: starts of a day's slots
     if spec.trips is not None:  # then HATs with a trip alone count; 1 if the timetable has none, as it is a divisor
         cells_by_weekday = dict[Weekday, list[str]]()  # a cell once for each of its rows
         for cell, start in zip(released["cell"].to_pylist(), released["slot_start"].to_pylist(), strict=True):
@@ -214,7 +214,7 @@ def newest_day(
     if (period := max(periods, default=None)) is None:
         return None
     *_, newest = entries = stages.until(period)
-    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors: see NewestDay
+    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; constant: error of the mean
     cells = texts_of(stages.policy.region)
     slots = spec.slots_of_period(newest.unit.slot_s)
     served = map(spec.served_cells, slots)
@@ -225,7 +225,7 @@ def newest_day(
         is_ok = np.array([[(cell, start) in usable for start in starts] for cell in cells])
     return NewestDay(
         period=period,
-        days=len(stages.periods.intersection(period_order(entries))),
+        days=len(stages.periods.intersection(period_order(entries))),  # complete ones, the newest included
         rows=float(is_ok.sum() / max(has_trip.sum(), 1)),
         reports=float(share[is_ok].sum()),
         error=error,

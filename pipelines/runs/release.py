@@ -95,7 +95,7 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
     from transforms.releases.periods.stages import read_unit
 
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
-    unit = next(entry.unit for entry in entries if entry.unit.period == period)
+    unit = next(entry.unit for entry in entries if entry.unit.period == period)  # the first stage, a count
     (city,) = read_unit(unit, spec.cells.region or ()).levels  # of a count: its weight is the number of vehicles
     vehicles, sd = float(city.weights[0]), city.weight_sd
     declared = spec.fleet.vehicles if spec.fleet is not None else 0

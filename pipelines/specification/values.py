@@ -298,7 +298,7 @@ def decisive_text(spec: Specification) -> str:
         "input": _input(spec),
     }
     if keys is not None:
-        plain["places"] = {"keys": keys.names, "above": keys.groups}
+        plain["places"] = {"keys": keys.names, "above": keys.groups}  # groups are to keys as parents are to cells
     else:
         plain["cells"] = {
             "resolution": cells.resolution,

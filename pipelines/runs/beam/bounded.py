@@ -121,14 +121,15 @@ class Bounded:
     def build(self, p: beam.Pipeline) -> None:
         """Builds the pipeline of the job.
 
-        Locally one worker has all pieces, otherwise each goes to any free worker. An empty bundle reports no rows.
+        Locally one worker has all pieces, otherwise each goes to any free worker. Without files an empty bundle reports
+        that there are no rows.
         """
         job, pieces = self.job, pieces_of(self.job.layout, self.paths)
         bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
         listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
         if len(bundles) > 1:
             listed = listed | "spread" >> beam.Reshuffle()
-        groups = listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()  # see `Group`
+        groups = listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()  # see `keyed`
         tallied = groups | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:  # parts of slots are merged here; heartbeats, whole tallies of empty slots, join them

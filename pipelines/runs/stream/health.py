@@ -200,7 +200,7 @@ class _Watch:
             "rows": new.get(counters.ROWS, 0),
             "duplicates": new.get(counters.DUPLICATES, 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
-            LOST: new.get(LOST, 0),  # units; the name is the counter's
+            LOST: new.get(LOST, 0),  # of units; `health_name` replaces spaces, which the names above lack
             "units_changed": new.get(counters.health_name(counters.UNITS_CHANGED), 0),
             **{name: count for name in _SHOWN_ABOVE_0 if (count := new.get(name, 0))},
             "units_redrawn": new.get(counters.health_name(counters.UNITS_REDRAWN), 0),
