@@ -106,7 +106,7 @@ def drafted_columns(
 
     unit: of times; None for texts that need a format.
     """
-    ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
+    ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}  # in a fixed order
     formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # texts, not ISO 8601
     drafted = DraftedColumns(ordered, unit or "iso", tuple(guessed), formats)
     if drafted.missing:
@@ -114,7 +114,7 @@ def drafted_columns(
     track = _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = motion.array_of(arrays, vehicle)
-    comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)
+    comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)  # no vehicle has a second row
     rows = track.positions(ids)
     is_doubtful = not comes_once and motion.plausibility(rows) == motion.UNLIKELY
     moves = bool((motion.steps_of(rows).metres > motion.LEAST_MOVE_M).any())
@@ -260,7 +260,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: motion.Column, track: mot
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """Pairs unsigned degrees with their column of N and S, or E and W.
 
-    It is named like hemispheres, or has no name and is behind the degrees; others may be ways that vehicles head.
+    Their column is named like hemispheres, or has no name and follows the degrees; letters elsewhere may be headings.
     """
     pairs = {}
     for field, letters in _HEMISPHERES.items():
@@ -322,7 +322,7 @@ def _fraction_degrees(array: Any) -> bool:
 
 
 def _may_be_speeds(array: Any) -> bool:
-    """Checks that few numbers are negative, or many one number that stands for unknown."""
+    """Checks that few numbers are negative, or all of these equal, for unknown."""
     speeds = _numbers(array, most_bad=1.0)  # many reports may have none
     if speeds is None or not speeds.size:
         return False
@@ -345,7 +345,7 @@ def _are_ids(array: Any) -> bool:
 
 
 def _are_repeated_ids(array: Any) -> bool:
-    """Checks for ids, not decimals, of which a tenth of rows repeats one."""
+    """Checks for several ids, no decimals, where over a tenth of rows repeat others."""
     return not pa.types.is_floating(array.type) and _are_ids(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 

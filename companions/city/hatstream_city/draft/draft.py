@@ -123,7 +123,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
     for document in documents if region else ():  # the files of the timetable are not written yet
         document["cells"]["region"] = sorted(region or ())
         del document["slot"]["trips"]  # errors are forecast without it
-    unlimited, limited = (worth_by_day(load(document)) for document in documents)  # share of reports, error
+    unlimited, limited = (worth_by_day(load(document)) for document in documents)  # by day: share, error
     return ", ".join(
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
         for day, (reports, error) in unlimited.items()

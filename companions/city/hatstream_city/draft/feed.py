@@ -301,7 +301,7 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     by_file = f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
     names, rows, objects = list(sample.columns), max(map(len, sample.columns.values())), dict[str, set[str]]()
     for name in names:
-        objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])
+        objects.setdefault(name.rpartition(".")[0], set()).add(name.rpartition(".")[2])  # keys by object
     objects_by_keys = Counter(frozenset(keys) for keys in objects.values() if len(keys) > 1)
     shown = ", ".join(map(as_text, names[:20]))
     # Keys of JSON may be ids, which are not shown: they make a wide row, or alike objects under many keys.

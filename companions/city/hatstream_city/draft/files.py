@@ -64,7 +64,7 @@ def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone:
     source = layout(sample.layout, **layout_options(sample, columns))
     for path in paths[:: -(-len(paths) // MOST_FILES)]:  # rounded up: at most MOST_FILES
         rows_before = rows
-        try:  # further than the sample no file was read: it may be damaged there
+        try:  # only its sample was read before: it may be damaged behind that
             for batch in read_batches(source, path):
                 if rows_before < rows and len(paths) > 1:  # of several files only the first batch with rows
                     is_cut = True
@@ -170,7 +170,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
 
 
 def _is_id_of(files: Sequence[str], values: Sequence[Any]) -> bool:
-    """Checks for a column with another value in each file."""
+    """Checks for a column with one value in each file, different in all."""
     pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
     return len(pairs) == len(set(files)) == len({value for _, value in pairs})
 

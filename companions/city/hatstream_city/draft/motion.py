@@ -207,7 +207,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 def are_crossed(rows: DraftPositions) -> bool:
     """Checks whether speeds fit ways clearly better if latitude and longitude are swapped.
 
-    The ratio of a way by speeds to one by positions depends on the direction where they are swapped.
+    Where they are swapped, the ratio of a way by speeds to one by positions varies with the direction.
     """
     swapped, errors = rows._replace(lat=rows.lon, lon=rows.lat), []
     # They are not swapped if that gives impossible latitudes, or a middle at sea; [2:4]: lat and lon.

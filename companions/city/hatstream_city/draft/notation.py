@@ -65,7 +65,7 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
 
 
 def has_values(rows: Sequence[Sequence[str]]) -> bool:
-    """Checks whether the first row has values; taken for names, they would be shown.
+    """Checks whether the first row has values, not names: only names may be shown.
 
     It has if a cell begins with digits and has few letters, or if another row looks alike but for letters and digits.
     """
@@ -220,7 +220,7 @@ def _fits(array: Any, form: str) -> bool:
 
 
 def _days(array: Any, form: str) -> tuple[float, float]:
-    """Measures between which days times lie, and how far from today."""
+    """Computes how many days times span, and how many the first is from today."""
     instants = units(time_format=form, zone="UTC").instants(array)
     days = instants.us[instants.valid] // 86_400_000_000
     return float(np.ptp(days)), abs(float(days[0]) - datetime.now(UTC).timestamp() / 86_400)

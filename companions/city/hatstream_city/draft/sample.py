@@ -195,7 +195,7 @@ def _json(text: str, *, is_array: bool) -> Sample:
     samples = []  # of objects inside
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:6]]
+        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:6]]  # the likeliest
     return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
 
 
@@ -238,12 +238,12 @@ def _documents(text: str) -> list[dict[str, Any]]:
 def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists paths of objects in arrays or under data keys, the likeliest first."""
     counts: Counter[tuple[str, ...]] = Counter()  # objects by path
-    are_of_kinds = len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))  # such as {"VP": {..}}
+    are_of_kinds = len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))  # one key, a kind: {"VP": {..}}
     for record in records[:LOOKED_AT]:
         stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
         while stack:
             path, value = stack.pop()
-            if len(path) > 10:
+            if len(path) > 10:  # no feed is as deep
                 continue
             if isinstance(value, list) or _is_keyed(value) or (are_of_kinds and not path):
                 items = value if isinstance(value, list) else value.values()

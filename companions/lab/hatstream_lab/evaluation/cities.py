@@ -2,8 +2,7 @@
 
 Arrays are by cell, (cells,) or (cells, 24 hours); `at_km`: cells' centres to the north and east; `popular`: weights by
 which vehicles choose cells. A pattern is usual speeds, around which each day varies. A visit is a vehicle in a cell in
-a slot.
-
+a slot, with its reports and the total of their speeds in steps.
 Numbers without a source are invented, as they may be in a city; no feed was fitted.
 """
 

@@ -72,7 +72,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     hats = Days(tables, uncapped).hats  # the truth, without a cap; mechanisms get `totals`, capped
     hat_row = indices_in(hats, capped.select(HAT_KEYS))  # in `hats`, of each (vehicle, HAT), as are the columns below
     counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
-    order = np.lexsort((vehicle, -counts, hat_row))  # the canonical order of a HAT's users
+    order = np.lexsort((vehicle, -counts, hat_row))  # a HAT's vehicles by falling number of reports
     order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
     starts = np.flatnonzero(np.diff(hat_row[order], prepend=-1))  # where each HAT's users begin
     totals = [Totals(counts[rows], sums[rows]) for rows in np.split(order, starts[1:])]

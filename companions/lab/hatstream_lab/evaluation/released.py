@@ -1,8 +1,8 @@
 """Measures released days: errors, intervals, coarser products, places, distributions.
 
-Truth is of counted rows, per vehicle in a HAT: the mean of all reports of a group. Estimates are causal (by releases
-until then), whole (by all days') or forecasts. An interval holds if the truth lies inside; `ok` is the status of usable
-rows. `Mean.of(values, weights)` is a figure that is averaged over runs, `Worst` the largest of them.
+Truth is the mean of all reports of a group, from counted rows, each of a vehicle in a HAT. Estimates are causal (by
+releases until then), whole (by all days') or forecasts. An interval holds if the truth lies inside; `ok` is the status
+of usable rows. `Mean.of(values, weights)` is a figure that is averaged over runs, `Worst` the largest of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -71,7 +71,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 def join(parts: Sequence[Reported], services: Sequence[Service]) -> Joined:
     """Joins users' reports into a table for each group.
 
-    Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
+    Of several reports of one user, group and service the earliest and smallest counts; all but exact copies leak.
     """
     rows = Reported(*map(np.concatenate, zip(*parts, strict=True)))
     rows = rows.take(np.lexsort((rows.report, rows.event_us, rows.service, rows.user, rows.cell, rows.slot_s)))

@@ -98,7 +98,7 @@ class ReportRows:
 
 def _likelihoods(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
     """Sums the mass of each run of buckets times its level, (rows,)."""
-    mass_before: Float64s | float = 0.0
+    mass_before: Float64s | float = 0.0  # of the run's start; `prefix` has the mass of all buckets before an edge
     likelihood = np.zeros(edges.shape[1])
     for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it
         likelihood += level * (prefix[edge] - mass_before)

@@ -94,7 +94,7 @@ class Site:
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
         results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}
-        if self.files.skipped and not self.follows:  # who follows names such files, and leaves them out
+        if self.files.skipped and not self.follows:  # `follow` reports them, and goes on without
             path, why = next(iter(self.files.skipped.items()))
             raise InputError(f"{path}: {why}")
         if not any(name in results and results[name].num_rows for name in (HATS, OF_DAYS)):

@@ -52,11 +52,11 @@ class FolderUpdate:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
         for name in filter(None, former - self.digests.keys()):
-            # But maps' data, which open pages may still fetch, and whatever lies outside the folder.
+            # Neither maps' data, which open pages may still fetch, nor what lies outside of the folder.
             if not name.startswith((f"{MAPS}/", "/")) and ".." not in Path(name).parts:
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in maps[3:]:  # open pages may still ask for the former ones
+        for path in maps[3:]:  # three stay, as open pages may still ask for them
             path.unlink(missing_ok=True)
 
 
@@ -89,7 +89,7 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
 
 
 def refuse_secrets(folder: Path) -> None:
-    """Raises UsageError for secrets in a public folder."""
+    """Raises UsageError for ledgers or keys in a public folder."""
     for pattern in SECRETS:
         if secret := next(folder.rglob(pattern), None):
             raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")

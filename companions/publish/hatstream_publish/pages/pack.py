@@ -109,7 +109,7 @@ def _usual_values(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
 
 
 def _standing_head(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
-    """Tells whether values are cumulative, and over how many days in each slot."""
+    """Packs whether values are usual ones, and of how many days, by slot."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
