@@ -258,8 +258,7 @@ def _last_below(holds: Callable[[float], bool], high: float) -> float:
 
 
 _FLOAT_ERROR = 2.0**-42  # relative error bound of floats' erfc, exp and sums; of a density at a, a^2 times as much
-_DECIMAL_MARGIN = Decimal("1e-13")
-"""Relative margin of an epsilon for that. A rho is lowered by more, so that it keeps its epsilon."""
+_DECIMAL_MARGIN = Decimal("1e-13")  # of an epsilon, relative, for float errors; a rho is lowered by 100 times as much
 _LEAST_DELTA = 1e-290  # below it densities underflow, and the looser conversion of zero-concentrated privacy is taken
 _DECIMAL_CONTEXT = Context(prec=60)
 _SHORT_DIGITS = 16  # significant digits that a converted number is rounded to

@@ -2,8 +2,7 @@
 
 A mechanism may first draw private choices, such as a bound to clip at; then it adds noise to its query, an integer in
 steps, each worth `Plan.step` units (km/h, say). U, `upper`, is the largest value; samples are in grid steps, 0 to
-upper_steps. facts: public integers of a plan. miss: chance that an interval misses the true value. Users of a HAT are
-vehicles.
+upper_steps. facts: public integers of a plan. miss: chance that an interval misses the true value. Users: vehicles.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -73,8 +73,7 @@ def array_plans(
 ) -> list[ArrayPlan]:
     """Plans noisy sums of array means; steps divide by their number.
 
-    epsilon: of the whole release, as recorded. noise_epsilon: the part of it for the noise; a private choice of bounds
-    takes the rest.
+    noise_epsilon: the part of epsilon for the noise; a private choice of bounds takes the rest.
     """
     # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow: each is divided once.
     steps = {n: grid.step / (FINE_PER_STEP * n) for n in {layout.facts["arrays"] for layout in arrays}}  # n arrays

@@ -1,7 +1,7 @@
 """Means of array means clipped to a private interval.
 
-Array means, the ends of intervals and U are in fine steps, of 1 / FINE_PER_STEP grid step. Plans are for the longest
-interval that may be drawn; the drawn one takes their noise (`_scale`) and bias (`with_interval`) down.
+But for forecasts, array means, intervals' ends and U are in fine steps, of 1 / FINE_PER_STEP grid step. Plans are for
+the longest interval that may be drawn; the drawn one takes their noise (`_scale`) and bias (`with_interval`) down.
 """
 
 import math

@@ -2,8 +2,7 @@
 
 Scales are in steps, variances in squared ones; `distinct` lists distinct parameters, and each draw's index of them,
 `code`. Each draw's proposals are repeated until one is accepted. `source.exp_minus(rates, exact)` accepts with
-probability exp(-rate): where floats do not decide, by the rate as a rational, or as bounds (`Rate`), that `exact`
-makes.
+probability exp(-rate): where floats do not decide, by the rational rate, or bounds of it (`Rate`), of `exact(row)`.
 """
 
 from collections.abc import Callable, Sequence

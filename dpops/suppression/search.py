@@ -7,8 +7,7 @@ refinements for an odd number of samples do not hold. samples: all reported, n. 
 largest retained count of a user, k*. A HAT's state is (n, K, k*), or for scores (1 - K / n, k*, K).
 
 Scores are errors in floats, and only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so
-that ties are ties and the choice is that of the published algorithm on every machine. A row of the tally is a vehicle
-in a HAT; it is an entry of its vehicle while the vehicle may leave that HAT.
+that ties are ties and the choice is that of the published algorithm on every machine.
 """
 
 from fractions import Fraction
@@ -24,12 +23,12 @@ Ratio = tuple[int, int]
 
 
 def mean_sensitivity(heaviest: int, retained: int) -> Ratio:
-    """Computes Delta_mean / U = k* / K."""
+    """Computes the mean's sensitivity over U, k* / K."""
     return heaviest, retained
 
 
 def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Ratio:
-    """Computes Delta_var / (U^2 / 4).
+    """Computes the variance's sensitivity over U^2 / 4.
 
     K: retained, k*: heaviest. It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for odd K if `whole_users`.
     """
@@ -41,12 +40,12 @@ def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Rat
 
 
 def mean_bias(retained: int, samples: int) -> Ratio:
-    """Computes E_mean / U = 1 - K / n."""
+    """Computes the mean's worst bias over U, 1 - K / n."""
     return samples - retained, samples
 
 
 def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
-    """Computes E_var / (U^2 / 4).
+    """Computes the variance's worst bias over U^2 / 4.
 
     It is 4 K D / n^2 if D = n - K is below n / 2 (erratum E1), else 1, or 1 - 1 / n^2 for an odd n if `whole_users`: as
     if one user of n samples held the D dropped ones. n: samples, K: retained. whole_users: nobody is capped.
@@ -164,8 +163,8 @@ class Search:
         self.entry_columns = tuple(column.data for column in columns)
         for row in begin[is_single].tolist():  # the only vehicle of a HAT may not leave it
             self._stays(row)
-        # E_thr: the largest error of a HAT, before any vehicle leaves
-        scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))  # with the row it works in
+        # The threshold is the largest error of a HAT, before any vehicle leaves. 0, 1: a row for `_scores` to use.
+        scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
         largest = scores >= scores.max() * (1 - TOLERANCE)
         states = [column[largest].tolist() for column in (tally.samples, tally.retained, tally.heaviest)]
         self.threshold = max(self.exact(*state) for state in {*zip(*states, strict=True)})

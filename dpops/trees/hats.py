@@ -2,9 +2,9 @@
 
 A HAT's samples are counted in K bins of equal width over [0, U]. Released are the noisy masses of all nodes of a tree
 over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them. A user's
-mass is its weight in that sum, in units of 1 / UNITS_PER_SAMPLE sample; `total` is a HAT's. Errors, biases and rounding
-are of shares of it below an edge of bins. A shape is a tree with its levels' shares of epsilon. `law(*shape)` is the
-noise that `cumulative` leaves in such shares, for mass and epsilon 1; `consistent` makes them a distribution function.
+mass is its weight there, in units of 1 / UNITS_PER_SAMPLE sample; `total` is a HAT's. Errors, biases and rounding are
+of shares of it below bins' edges. A shape is a tree with its levels' shares of epsilon. `law(*shape)` is the noise that
+`cumulative` leaves in such shares, for mass and epsilon 1; `consistent` makes them a distribution function.
 """
 
 import math
@@ -41,8 +41,8 @@ def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
 def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:
     """Sums users' histograms, scaled to masses, int64 (HATs, K).
 
-    histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT. A
-    cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so bins are
+    histograms: int64 (users, K), non-negative, with the sums `counts`, c, each >= 1; start: first user of each HAT. A
+    cumulative histogram is scaled by M / c, M its mass, and rounded down: it ends at M and never falls, so bins are
     non-negative and add up to M, whatever the values. So two users' differ by at most 2 M in l1, at the leaves and at
     every level above: rounding adds nothing to the sensitivity. Prefixes lose less than one unit a user.
     Raises ValueError for histograms of other sums, or masses whose products would not fit into 64 bits.

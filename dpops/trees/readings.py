@@ -154,7 +154,7 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
     edges = raw.shape[1] + 1  # K
     may_reach = _with_ends(raw + half) >= probability  # (rows, edges 0 to K), with 0 and 1 at the ends
     must_reach = _with_ends(raw - half) >= probability
-    last_unsure = edges - (~must_reach)[:, ::-1].argmax(axis=1)
+    last_unsure = edges - (~must_reach)[:, ::-1].argmax(axis=1)  # the last edge where raw - half stays below
     return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
@@ -186,8 +186,7 @@ def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> B
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at m."""
-    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # noise f(t) of prefix t counts -2 (t - m) times
-    # A node's noise counts m second - first times.
+    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t's noise counts -2 (t - m), a node's m second - first
     first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
     square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)
