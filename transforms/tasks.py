@@ -64,7 +64,7 @@ def tally_slot(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count
     """Tallies packed events of a slot or its part."""
     table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
     count(counters.DUPLICATES, duplicates)
-    return capped(table, count)
+    return capped(table, count)  # unchanged: what the cap dropped is counted
 
 
 def capped(table: wire.Tally, count: Count) -> wire.Tally:

@@ -214,7 +214,7 @@ def draw_stage(
 ) -> StageUnit:
     """Draws a stage's noise for a period's slots.
 
-    slot_s: start of the first of them, under which the unit is recorded. is_first: the account's first period.
+    slot_s: start of the first of them, under which the unit is recorded. is_first: the specification's first period.
     """
     facts = drawn_facts(sums, stage, slots, slot_s, policy, noise, name=str(stage.number))
     return StageUnit(**facts, stage=stage.number, debit=policy.on(slots[0].period).cost_of_period(is_first))
