@@ -257,10 +257,10 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     if period is not None:
         query = query.where(ENTRY.c.period == period)
     spent = []
-    for of_period, spec_id, first_at, last_at, newest in db.execute(query).all():
+    for of_period, spec_id, first_at, last_at, newest_sequence in db.execute(query).all():
         by_slot = debits_by_slot(_debits_of(db, account, [of_period], ENTRY.c.spec_id == spec_id)[of_period])
         total, spec = sum(by_slot.values(), Accountant()), specs[spec_id]
-        unit = db.execute(sa.select(ENTRY.c.body).where(ENTRY.c.seq == newest)).scalar_one()
+        unit = db.execute(sa.select(ENTRY.c.body).where(ENTRY.c.seq == newest_sequence)).scalar_one()
         try:  # one debit may pay for many slots: a stage's unit spans those of its period
             span: Any = msgspec.json.decode(unit, type=_SlotSpan)
             minutes: int = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes  # type: ignore[attr-defined]

@@ -142,7 +142,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
     columns |= {name: hats.optional[name] for name in shown_names(hats.optional, shape)}
-    hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN  # statuses without rows
+    hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN  # statuses whose rows are left out
     if slot.product or (shape.trips is None and hidden.isdisjoint(hats.estimates.status)):
         return columns  # trips and unknown values are of HATs, not of products
     served = frozenset(hats.cell) if shape.trips is None else shape.trips.cells_in(slot.slot_start, slot.slot_end)

@@ -83,7 +83,7 @@ MISS = 0.05  # an interval [lower95, upper95] misses the true value with at most
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
-    """Reads a slot's estimates by cell and statistic; `lower`: least value, integers' 0."""
+    """Reads a slot's estimates by cell and statistic; `lower`: value of integer 0."""
     everything = [release for unit in units for release in unit.released]
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
