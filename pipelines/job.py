@@ -105,7 +105,7 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, slots_s: tuple[int, ...]) -> SlotFacts:
-    """Returns a slot's public facts. slots_s: starts in its period; may be empty."""
+    """Returns a slot's public facts. slots_s: starts in its period, if plans need them."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     allocation = spec.privacy.allocation
     return SlotFacts(period, start, end, allocation.planned_with(slot_s, slots_s), allocation.plan_count(len(slots_s)))

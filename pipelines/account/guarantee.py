@@ -77,7 +77,7 @@ class Cost(NamedTuple):
 
 
 def loss_of(spent: Accountant, limit: Limit, *, steered: bool = False) -> Loss:
-    """Converts spending to a loss in the limit's terms. steered: see `chance_beyond`. Raises ClaimError."""
+    """Converts spending to a limit's terms. steered: mechanisms follow earlier results. Raises ClaimError."""
     shown = limit.shown(spent)
     return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent, steered=steered))
 

@@ -96,7 +96,7 @@ def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
     folder = user_state_path("hatstream")
     url = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(url).path if "://" in url else Path(url)
-    if file is not None:  # absolute: workers may stand in another folder
+    if file is not None:  # of SQLite; absolute, as workers may stand in another folder
         url = sa.URL.create("sqlite", database=str(file.absolute())).render_as_string()
     path = Path(key or (file or folder / "ledger").with_suffix(".key"))
     return AccountLocation(url, path, key_is_named=key is not None)

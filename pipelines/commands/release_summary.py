@@ -197,7 +197,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
 
     tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}  # rows of the run's files, in one format
     for path in run.files:
-        name = path.name.partition("-")[0]
+        name = path.name.partition("-")[0]  # the product, with which a file's name begins
         if path.suffix == run.files[0].suffix and name in tables:
             tables[name].append(READERS[path.suffix[1:]](path).select(["cell", "slot_start", "status"]))
     has_rows = all(tables.values())

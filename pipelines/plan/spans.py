@@ -225,9 +225,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
         relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal, mean 1, at equally likely scores
     else:
         relative = with_trip / with_trip.mean()
-    served = (
-        1.0 if trips is None else with_trip.size / trips.size or 1.0
-    )  # part of HATs with a trip, which all vehicles share; 1 for 0
+    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs with vehicles; never 0
     are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[fewest]
     return float(are_usable.mean()), float(np.average(are_usable, weights=relative))
 

@@ -162,9 +162,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         reports = elements | step >> read.with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
-        shape = Shape(
-            zone="UTC", unknown=True, counts=not presence, about=presence
-        )  # unknown: rows without a value too
+        shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)  # unknown: also without a value
         schema = schema_by_key(self.name, shape)
         # Engines drop late rows of unbounded pipelines alone: there no row's time is before its element's.
         to_rows = ToRows(shape, schema, may_be_late=elements.is_bounded, columns=_COLUMN_BY_FIELD)

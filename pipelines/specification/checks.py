@@ -120,7 +120,7 @@ def account_of(account: AccountTable) -> AccountTerms:
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
-    """Returns the limit that adds up claims so. Raises SpecificationError for "gdp" without delta."""
+    """Returns a limit with this accounting. Raises SpecificationError for "gdp" without delta."""
     if accounting == "zcdp":  # the default of limits, whether they have a delta or not
         return limit
     if not isinstance(limit, DeltaLimit):

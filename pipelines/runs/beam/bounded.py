@@ -5,7 +5,7 @@
                           counts,    |               +-> what is asked and spent -> judge
                           unreadable +-----------------------------------------------^
 
-Steps are few, as each costs a runner some 10 ms. Counts reach the judge through the group-by of events, see NO_SLOT.
+Steps are few, as each costs a runner some 10 ms. Counts reach the judge through the group-by of events, by NO_SLOT.
 If an engine retries a step, the ledger keeps its first record. A fact tells the judge counters, or a period's debits; a
 consent among units lets the ledger record them. `needed`: periods that must have rows. A release that draws in order is
 of whole periods, each of which rests on what was recorded before, and its debits are known without the input. Rules

@@ -99,7 +99,7 @@ def consents(
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
     period, elements = group
-    # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: units' debits, see `DemandFact`.
+    # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: units' (specification, slot, shard, claim).
     epsilons, wanted, packed = dict[int, Fraction](), [], dict[int, list[bytes]]()
     for (slot_s, kind), data in elements:  # kind: SPENDING of a unit, or EXPOSURE of its vehicles
         if kind == SPENDING:

@@ -100,7 +100,7 @@ class Cluster:
         self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:
-        """Sums our counters since the last (re)start. Raises OSError."""
+        """Sums our counters over the job's steps since the last (re)start. Raises OSError."""
         counters = Counter[str]()
         for vertex in self._value_at(f"/jobs/{job_id}", "vertices", list[_Named]):
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
