@@ -1,4 +1,8 @@
-"""Renders a drafted specification: TOML with explaining comments."""
+"""Renders a drafted specification: TOML with explaining comments.
+
+Templates write all texts, from `facts`. A draft is open while a person has to name a column, which is OPEN, "?", in it.
+Counts are secret under adjacency `add-remove`. A heading is a vehicle's direction, which one-way segments need.
+"""
 
 import re
 import tomllib

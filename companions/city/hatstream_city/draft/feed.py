@@ -254,7 +254,7 @@ def _columns_of_own(path: Path, sample: Sample, *, header_time: bool) -> Drafted
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
         del names["speed"]
-    has_choices = own.form not in ("csv", "json")
+    has_choices = own.form not in ("csv", "json")  # but XML or protocol buffers
     if has_choices:  # several fields may name the vehicle: the first that most reports have
         share_of = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
         names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), motion.OPEN)

@@ -53,7 +53,7 @@ def read_segments(
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     stretches = [_stretches_of(segment, directed=directed) for segment in segments]
-    indices, segment_at = _without_overlaps(segments, stretches)  # in `segments`: of all to draw, by stretch
+    indices, segment_at = _without_overlaps(segments, stretches)  # of segments to draw; whose a stretch is
     unique = [segments[index] for index in indices]
     names = _names(feed, unique, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]

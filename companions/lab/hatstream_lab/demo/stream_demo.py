@@ -1,5 +1,6 @@
 """Runs the stream and its servers on one machine.
 
+`hatstream stream` prints JSON lines: on its job as it starts, on changes of its state, and on each recorded slot.
 python -m hatstream_lab.demo.stream_demo --minutes 3
 """
 
