@@ -180,8 +180,8 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
 def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     """Solves for the fixed point of EMS: an EM step, then smoothing.
 
-    Smoothing is by (1, 2, 1) / 4, at the ends by (2, 1) / 3. EMS needs thousands of steps; here each is an implicit
-    step of growing length, in the logarithms of the shares. gap: mass that the next Newton step would move.
+    EMS needs thousands of steps; here each is an implicit step of growing length, in the logarithms of the shares. gap:
+    mass that the next Newton step would move.
     Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
@@ -210,7 +210,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths along the first axis with the weights that `smoothed` names."""
+    """Smooths along the first axis by (1, 2, 1) / 4, at the ends by (2, 1) / 3."""
     result = columns / 2
     result[1:] += columns[:-1] / 4
     result[:-1] += columns[1:] / 4
