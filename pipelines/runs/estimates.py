@@ -133,7 +133,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
         for cell, start in zip(released["cell"].to_pylist(), released["slot_start"].to_pylist(), strict=True):
             cells_by_weekday.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
         tables = ((cells, replace(spec.timetable, weekdays=(weekday,))) for weekday, cells in cells_by_weekday.items())
-        hat_count = sum(spec.trips.number(cells, table) for cells, table in tables) or 1
+        hat_count = sum(spec.trips.count_hats(cells, table) for cells, table in tables) or 1
     usable = hats.filter(pc.equal(hats["status"], "ok"))
     keys = {*zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)}
     newest, held_back = newest_day(spec, account, keys), days_by_status["held-back"] / released.num_rows

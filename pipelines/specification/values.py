@@ -234,7 +234,7 @@ class Specification:
         timetable, region = self.timetable, self.cells.region
         cells = texts_of(region) if isinstance(region, tuple) else self.trips.cells
         total = len(cells) * len(timetable.weekdays) * len(timetable.service_minutes)
-        number = self.trips.number(cells, timetable)
+        number = self.trips.count_hats(cells, timetable)
         return f"Rows only where slot.trips has a trip: {number:,} of a week's {total:,} HATs."
 
     @property

@@ -87,7 +87,7 @@ def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch
     exec(compile(program, "library.md", "exec"), {})
     rows = Path("build/town-rows.txt").read_text().splitlines()
     spec = load(Path("build/town.toml"))
-    hats = spec.trips.number(texts_of(spec.cells.region), replace(spec.timetable, weekdays=("thu",)))
+    hats = spec.trips.count_hats(texts_of(spec.cells.region), replace(spec.timetable, weekdays=("thu",)))
     assert 700 < hats < 18 * 41
     assert 0.8 * hats < len(rows) - 41 <= hats  # hexagons and hours with a trip that are known, and days
     assert all(re.match(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 (\d+\.\d+|None) km/h [a-z-]+$", row) for row in rows)

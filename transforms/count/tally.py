@@ -1,4 +1,8 @@
-"""Tallies per vehicle and cell, deduplicated and capped."""
+"""Tallies per vehicle and cell, deduplicated and capped.
+
+A pair is a vehicle and a cell. `factorize` codes a column by its distinct values, `changes` marks entries unlike the
+one before, and `scatter` hashes integers. A pane's candidates are the samples that its slot's cap may let stay.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +45,7 @@ def tally(events: Events, slot_s: int, cap: ContributionBound | None, columns: S
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Partial, int]:
-    """Tallies a pane by (vehicle, cell), counting duplicates; panes share no event time."""
+    """Tallies a pane by pair, and counts duplicates; panes share no event time."""
     vehicle = factorize(events.vehicle)
     is_first, duplicates = _distinct(events, vehicle)
     if duplicates:
@@ -66,7 +70,7 @@ def merge_panes(
         # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
         # slot: no value and no order of arrival decides. Candidates are sorted as `rows`, each of which has some.
         candidates = rows.samples
-        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's index in `rows`
+        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's pair in `rows`
         vehicle_group = np.cumsum(changes(rows.vehicle), dtype=np.int64)
         slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
         cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
@@ -112,7 +116,7 @@ def admit_late(
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Adds up panes' entries, (vehicle, cell) pairs, and sorts their samples by pair."""
+    """Adds up panes' entries by pair, and sorts their samples by pair."""
     if len(partials) == 1:
         return partials[0]
     entries = ((partial.vehicle, partial.cell, partial.reported) for partial in partials)
@@ -159,10 +163,10 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Picks each (vehicle, cell)'s lowest-ranked samples for the cap; row: each event's pair."""
+    """Picks each pair's lowest-ranked samples for the cap; row: each event's pair."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _lat, _lon, cell, value = (column[order] for column in events)
-    # `scatter` hashes, and the vehicle is a keyed hash: a random rank that nobody without the key can compute.
+    # The vehicle is a keyed hash: a random rank that nobody without the key can compute.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])
@@ -203,7 +207,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
         headings = derived_headings(ordered.positions, rules.turning)  # `keys` finds a cell's place by heading
         ordered = ordered._replace(events=events._replace(cell=ground.keys(cells, headings)))
-    if rules.derived is None:  # rows have speeds already
+    if rules.derived is None:  # rows have speeds of their own
         return ordered, {}
     rows, speeds, refusals = derived_speeds(ordered.positions, rules.derived, rules.grid)
     moving = ordered.events.take(rows)._replace(value=speeds)

@@ -1,7 +1,8 @@
 """Speeds and headings derived from a vehicle's consecutive positions.
 
 Exact and local: integers, and floats with + - * / and square roots alone, which round alike at any place in an array.
-So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.
+So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches. Rows are sorted by
+vehicle and time; `changes` marks each vehicle's first one.
 """
 
 import math

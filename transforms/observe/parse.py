@@ -1,4 +1,8 @@
-"""Strict checks of raw columns: observations, refusals, cells; shares of implausible speeds."""
+"""Strict checks of raw columns: observations, refusals, cells; shares of implausible speeds.
+
+Field SPEED holds a row's value, of any kind; a step is one of its grid. Names ending in _e7 are in 1e-7 degrees. A code
+is the index of a row's entry among the distinct ones.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,11 +78,11 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     value = rules.units.values(zeros if rules.derived is not None else table.column(SPEED))  # speeds are derived later
     slot = rules.calendar.locate(time.us)
 
-    code = np.zeros(table.num_rows, np.uint8)  # the reason's index + 1, else 0
+    failure = np.zeros(table.num_rows, np.uint8)  # the reason's index + 1, else 0
 
     def refuse(reason: str, failed: Bools) -> None:
         if failed.any():
-            code[failed & (code == 0)] = REASONS.index(reason) + 1
+            failure[failed & (failure == 0)] = REASONS.index(reason) + 1
 
     refuse("missing-vehicle", vehicles.missing)
     refuse("bad-vehicle", vehicles.bad)
@@ -100,9 +104,9 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         if rules.bbox is not None:
             refuse("outside-bbox", ~in_box(lat_e7, lon_e7, rules.bbox))
     else:
-        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(refuse, table, rules.keys)
+        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(refuse, table, rules.keys)  # a key's number
     if rules.no_value:
-        with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
+        with np.errstate(over="ignore"):  # a value that float32 cannot hold is none of `no_value`
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & is_no_value))
     name = SPEED if rules.is_speed else "value"
@@ -113,8 +117,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     no_hash = time.us  # any column in the place of `vehicle`: hashes are made last, of accepted rows alone
     observations = Observations(no_hash, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)
     period, vehicle, refused = slot.period, vehicles.code, dict[str, int]()
-    if code.any():
-        rows, counts = np.flatnonzero(code == 0), np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
+    if failure.any():
+        rows, counts = np.flatnonzero(failure == 0), np.bincount(failure, minlength=len(REASONS) + 1)[1:].tolist()
         observations, period, vehicle = observations.take(rows), period[rows], vehicle[rows]
         refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
     hashes = _hashes(rules.vehicle_key, slot.periods, period, vehicle, vehicles.ids)
@@ -134,7 +138,7 @@ def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, key
 
 
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
-    """Marks positions in 1e-7 degrees that lie in `bbox`."""
+    """Marks positions that lie in `bbox`; west above east crosses the antimeridian."""
     west, south, east, north = (round(edge * E7) for edge in bbox)
     is_east, is_west = lon_e7 >= west, lon_e7 <= east
     return (is_east & is_west if west <= east else is_east | is_west) & (lat_e7 >= south) & (lat_e7 <= north)
@@ -168,8 +172,8 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
     """Computes accepted rows' keyed hashes, once per (period, id)."""
     pairs, pair_code = factorize(period * len(ids) + code)  # period, code: indices into `periods` and `ids`
-    names = [periods[i] for i in (pairs // len(ids)).tolist()]
-    return vehicle_hashes(key, names, [ids[i] for i in (pairs % len(ids)).tolist()])[pair_code]
+    period_names = [periods[i] for i in (pairs // len(ids)).tolist()]
+    return vehicle_hashes(key, period_names, [ids[i] for i in (pairs % len(ids)).tolist()])[pair_code]
 
 
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
@@ -178,7 +182,7 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
     cells = observations.lon_e7  # without cells it holds the numbers of keys, see `records.BY_KEY`
     if resolution is not None:
         cells = cells_at(observations.lat_e7, cells, resolution)
-    key = ground.keys(cells, observations.heading)
+    key = ground.keys(cells, observations.heading)  # each row's cell, piece or key number
     inside = key != NOWHERE
     if inside.all():
         return observations, key, 0
@@ -231,11 +235,11 @@ def speed_counts(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     fits = ~(ids.missing | ids.bad) & time.valid & lat.valid & lon.valid & value.valid
     fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))  # feeds may hold float32
     order = np.flatnonzero(fits)[np.lexsort((time.us[fits], ids.code[fits]))]
-    step_s, degrees, speed = np.diff(time.us[order]) / 1e6, lat.values[order], value.values[order]
-    east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))
-    metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
+    step_s, lat_deg, speed = np.diff(time.us[order]) / 1e6, lat.values[order], value.values[order]
+    east = np.diff(lon.values[order]) * np.cos(np.radians(lat_deg[:-1]))
+    metres = np.hypot(np.diff(lat_deg), east) * _M_PER_DEGREE
     moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
-    moves &= metres <= 50 * step_s  # faster is a wrong position
+    moves &= metres <= 50 * step_s  # faster than 50 m/s is a wrong position
     repeats = np.unique(speed[speed != 0], return_counts=True)[1]  # how often each speed but 0 occurs
     shares = SpeedShares(
         reports=speed.size,

@@ -68,15 +68,15 @@ class VehicleIds(NamedTuple):
 
 
 class MergedIds(NamedTuple):
-    """Number of distinct ids, also under two other spellings.
+    """Number of distinct ids, and how many other forms would merge.
 
     >>> MergedIds(12, 2, 0).advice[0][:57]
     '2 of 12 vehicle ids differ from another one by case alone'
     """
 
     ids: int
-    by_case: int
-    by_zeros: int
+    by_case: int  # so many fewer, were case ignored
+    by_zeros: int  # so many fewer, were whole numbers read as such
 
     @property
     def advice(self) -> list[str]:
@@ -109,7 +109,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text", null_words: Sequen
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
         missing = nulls(column)
         return VehicleIds(np.zeros(rows, np.int64), ids=[], missing=missing, bad=~missing)
-    coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()  # each id once
+    coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()
     absent = nulls(coded.indices)
     if absent.all():
         return VehicleIds(np.zeros(rows, np.int64), ids=[], missing=absent, bad=~absent)
@@ -142,11 +142,11 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes distinct ids under `form`, and their forms `casefold` and `integer`, (ids, 3)."""
+    """Hashes distinct ids as in `form`, in small letters, and as integers; (ids, 3)."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
-    forms = (texts, _normalised(texts, "casefold"), _normalised(texts, "integer"))  # texts: as `form` leaves them
+    forms = (texts, _normalised(texts, "casefold"), _normalised(texts, "integer"))
     # Of no period: they are compared over all days.
     hashes = [vehicle_hashes(key, [""] * len(good), columns.as_binary(spelled).to_pylist()) for spelled in forms]
     return np.stack(hashes, axis=1)
@@ -170,7 +170,7 @@ def _texts(values: pa.Array) -> pa.Array:
     """Writes ids as texts; null for fractions, and bytes that are no UTF-8."""
     if pa.types.is_integer(values.type):
         return values.cast(pa.string())
-    if not pa.types.is_binary(values.type):  # texts come as bytes, see `_plain`
+    if not pa.types.is_binary(values.type):  # a float or decimal: `_plain` has made texts bytes
         return columns.whole_number_texts(values)
     try:
         return values.cast(pa.string())

@@ -1,4 +1,8 @@
-"""PCollections of dicts or Beam Rows as sources."""
+"""PCollections of dicts or Beam Rows as sources.
+
+A row's own time is its event time; its Beam timestamp, which decides lateness, should be its transport's. `count` adds
+to a counter, and `dead_letters` yields numbers of refused rows by reason.
+"""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -82,7 +86,7 @@ class _IntoBatches(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields batches at elements' Beam times; refuses a stream's rows stamped with event times."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._reading.raises:  # no transport gives it; without `raises` rows are late
+            if timestamp >= _END and self._reading.raises:  # no transport gives it; else its rows are refused as late
                 raise StepError(END_OF_TIME)
             time = timestamp if self._stream_start is None else max(timestamp, self._stream_start)  # windows begin then
             for batch in _batches(rows, self._reading.names, self._reading.fields):
@@ -190,7 +194,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def classify(value: Any) -> KindValue:
-    """Classifies a value by kind, without showing it.
+    """Classifies a value by itself, as bad where no field could have it.
 
     Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
     """
@@ -204,8 +208,8 @@ def classify(value: Any) -> KindValue:
 
 
 def plain(value: Any) -> Any:
-    """Replaces texts by bytes and bad values by True, which Beam's coders always take."""
-    kind, held = classify(value)
+    """Converts a value to a type that Beam's coders always take."""
+    kind, held = classify(value)  # held: a number, a text's bytes, None, or True for a bad value
     return Timestamp(micros=held) if kind == "instant" else value if kind == "clock" else held
 
 

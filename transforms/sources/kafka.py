@@ -1,6 +1,8 @@
 """Kafka source: splittable DoFn with partitions as restrictions.
 
-The engine's checkpoints hold the offset (docs/adr/0009-sources-of-a-stream.md).
+The engine's checkpoints hold the offset (docs/adr/0009-sources-of-a-stream.md). A restriction is the offsets still to
+be read, claimed in a tracker; the estimator holds the source's watermark, which `move` moves. `late_from` computes
+before which time a message's events are late, and `count` adds to a counter.
 """
 
 import logging
@@ -102,16 +104,16 @@ class _ReadPartition(beam.DoFn):
         for name, number in ((counters.REMOVED, poll.removed), (counters.AHEAD, ahead)):
             if number:
                 count(name, number)
-        # A producer may stamp what it likes: where messages' own times decide what is late, only the broker's serve.
+        # A producer may stamp what it likes: where a message's timestamp decides what is late, only the broker's serve.
         usable = np.flatnonzero(poll.by_broker | (not self._watermark.by_own_times))
         refused, times_ms = poll.by_broker.size - usable.size, poll.timestamps_ms[usable]
-        # Messages are stamped with the watermark that decides which of their events are late: one yield for each.
+        # Messages are stamped with the watermark that decides which of their events are late: one element for each.
         late_us = late_from(self._watermark, estimator, times_ms)
         for at_us in np.unique(late_us).tolist():
             chosen = usable[late_us == at_us]
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
-        if refused:  # these are counted where messages are decoded: they need an element, without messages
+        if refused:  # counted where messages are decoded, by an element without messages
             beam_time = element_time(promised_by(estimator, self._watermark))
             yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), beam_time)
         # While messages of an outage are still to come, neither their times nor silence move the watermark.
@@ -121,8 +123,8 @@ class _ReadPartition(beam.DoFn):
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
-    """Yields a poll's batches, decoded in a process of their own, and refusals."""
-    if polled.refused:  # messages that their producer stamped, not the broker
+    """Decodes a poll's messages, in a decoder's process; yields batches and refusals."""
+    if polled.refused:  # messages left out at the poll: their producer stamped them, not the broker
         count(counters.ROWS, polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
     yield from counted(messages_apart(layout, polled.payloads))

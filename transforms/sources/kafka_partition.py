@@ -1,6 +1,7 @@
 """One Kafka partition, read by offset, and its failures.
 
-No offset is committed and no consumer group joined: the engine's checkpoint alone holds the position.
+No offset is committed and no consumer group joined: the engine's checkpoint alone holds the position, the offset to be
+read next. An outage, in which no broker answers, begins with `_away` and ends with `_back`.
 """
 
 import logging
@@ -68,7 +69,7 @@ class Poll(NamedTuple):
     removed: int  # offsets removed unread by retention
     at_ms: int  # wall clock at the start
     idle: bool  # no message came for a while, or lay unread
-    outage_over: bool = True  # messages held up have come
+    outage_over: bool = True  # what producers held back in an outage has come
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
@@ -139,15 +140,15 @@ class Partition:
             self._back()  # ends an outage of brokers, if there is one
             next_position = self._at = cast(int, messages[-1].offset()) + 1
             self._message_s = time.monotonic()
-            with suppress(KafkaException):  # it is asked again
+            with suppress(KafkaException):  # the next poll asks again
                 self._check_partitions(self._message_s)
         elif out_of_range:
             next_position = self._earliest(position)
             removed = next_position - position
         else:
             idle = self._is_idle(position)  # which may end an outage
-        over = time.monotonic() - self._back_s >= RETURN_S
-        return Poll(payloads, times_ms, by_broker, next_position, removed, at_ms, idle, over)
+        outage_over = time.monotonic() - self._back_s >= RETURN_S
+        return Poll(payloads, times_ms, by_broker, next_position, removed, at_ms, idle, outage_over)
 
     def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
         """Separates messages from errors; returns `out_of_range` too. Raises KafkaSourceError for lasting ones."""
@@ -183,13 +184,13 @@ class Partition:
             return False
         self._gone_since_s = None
         self._back()
-        # Offsets without a message (a transaction's end) are never handed over: Kafka's own word says they are passed.
+        # Offsets without a message (a transaction's end) are never handed over: Kafka's end event says they are passed.
         return end <= max(position, self._end)
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
-        """Refuses a topic that stays missing after a restart."""
+        """Raises KafkaSourceError once brokers have denied the topic for GONE_S."""
         is_gone = False
-        if code in _GONE_ERRORS:  # the client reports that of every topic while no broker answers, so a broker is asked
+        if code in _GONE_ERRORS:  # also the client's answer for every topic while no broker answers: a broker is asked
             try:
                 _partitions(self._consumer, self._topic, ASK_S)
             except KafkaSourceError:  # a broker knows no such topic

@@ -1,4 +1,8 @@
-"""Unending restrictions, never divided; a growing folder and heartbeats as sources."""
+"""Unending restrictions, never divided; a growing folder and heartbeats as sources.
+
+A restriction is what a source has still to read, or has read; a tracker claims it. `defer_remainder` lets the engine go
+on later, from a checkpoint. A promise is a source's watermark, which the estimator holds; a rule moves it.
+"""
 
 import logging
 import os
@@ -141,12 +145,16 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes the watermark, us, by which each message's events are late; counts overtaken ones."""
+    """Computes the time, us, before which each message's events are late.
+
+    This is the source's watermark; under `by_own_times` the later of it and the message's own. Messages with an earlier
+    one of their own are counted as overtaken.
+    """
     promised = promised_by(estimator, rule)
     watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)  # MIN_TIMESTAMP if none
     if not rule.by_own_times:
         return watermark_us
-    own_us = rule.own_times(received_ms)  # the watermark that each message implies by its time of receipt
+    own_us = rule.own_watermarks(received_ms)
     if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):
         count(counters.OVERTAKEN, behind)
     return np.maximum(own_us, watermark_us)
@@ -184,10 +192,10 @@ class ReadGrowing(Parting[PBegin]):
 
 
 def _at_ms(entry: "os.DirEntry[str]", *, by_kernel: bool) -> int | None:
-    """Reads a file's modification time, or by_kernel its change time, which producers cannot set."""
+    """Reads when a file came, by its modification or by_kernel change time; None: skipped."""
     if not is_skipped(entry.name) and not entry.name.endswith((".part", ".tmp")):
         with suppress(FileNotFoundError):
-            if Path(entry.path).is_file():  # a link that leads nowhere is none; of a link and its file the later counts
+            if Path(entry.path).is_file():  # no link that leads nowhere; of a link and its file the later change counts
                 came_ns = max(entry.stat().st_ctime_ns, entry.stat(follow_symlinks=False).st_ctime_ns)
                 return (came_ns if by_kernel else entry.stat().st_mtime_ns) // 10**6
     return None
@@ -207,7 +215,7 @@ class _WatchFolder(beam.DoFn):
         try:
             with os.scandir(element) as entries:
                 listing = {entry.name: entry for entry in entries}
-            # Where times of arrival decide lateness, they are the kernel's, which producers cannot set.
+            # Where times of arrival decide lateness, they are the kernel's: producers cannot set change times.
             new_names = listing.keys() - read_names
             arrived_ms = {name: _at_ms(listing[name], by_kernel=rule.by_own_times) for name in new_names}
         except OSError as error:  # an outage is not silence: nothing is promised
@@ -298,7 +306,7 @@ def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tupl
 
 
 def script_of(elements: PCollection[Any]) -> TestStream | None:
-    """Finds the `TestStream` at the origin of elements."""
+    """Finds the `TestStream` that elements come from, whose script times heartbeats."""
     waiting, seen = [elements], set[int]()
     while waiting:
         producer = getattr(waiting.pop(), "producer", None)

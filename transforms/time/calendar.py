@@ -56,7 +56,7 @@ class Where(NamedTuple):
     """Slots and periods of events, one entry each."""
 
     slot_start_us: Int64s
-    period: Int64s  # index into `periods`
+    period: Int64s  # each event's index into `periods`
     in_range: NDArray[np.bool_]
     in_service: NDArray[np.bool_]
     periods: tuple[str, ...]
@@ -139,7 +139,7 @@ class Timetable:
         try:
             for day in _days(first, first + timedelta(days=366)):  # clock changes repeat every year
                 if self._cut(day, self.slot_minutes) is None:
-                    self.day_slots(day)  # which says why, unless the day has no service
+                    self.day_slots(day)  # raises and says why, unless the day has no service
         except CalendarError as error:
             return f"{error}; that day, and what is planned with it, cannot be released"
         return None
@@ -155,7 +155,7 @@ class Timetable:
         """
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
-        two_weeks = [*served.values()] * 2  # in which any remaining days lie in a row
+        two_weeks = [*served.values()] * 2  # in which the days beyond whole weeks lie in a row, from any weekday on
         fullest = max(sum(two_weeks[begin : begin + days_left], Fraction(0)) for begin in range(len(served)))
         usual = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
@@ -290,8 +290,8 @@ class StreamCalendar:
         edge_us, slot_us = self.edge_s * 1_000_000, timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000  # later ones are of clocks that run ahead
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
-        plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold all others
-        start_us = plausible_us - (plausible_us - edge_us) % slot_us
+        plausible_us = np.where(in_range, event_us, edge_us)  # others may be beyond what datetime can hold
+        start_us = plausible_us - (plausible_us - edge_us) % slot_us  # of each event's slot
         starts_us, start_code = np.unique(start_us, return_inverse=True)
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
         are_served = [timetable.is_served(slot.weekday(), slot.hour * 60 + slot.minute) for slot in local]
@@ -319,7 +319,7 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Restores `hours_of` (a weekend's: 24 to 47) from slots' clock hours.
+    """Restores slots' local hours, plus 24 on weekends, from their clock hours.
 
     start, end: of a period, ISO. A new day begins where the hour falls, which it never does with one slot a day:
     then slots are divided evenly among the days.
@@ -333,7 +333,7 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
 
 
 def _habit(hour: int, day: date) -> int:
-    """Numbers an hour as models do: 24 more on a weekend."""
+    """Numbers an hour as models do, by habit: 24 more on a weekend."""
     from dpops.learning.releases import HOURS  # who reads calendars alone loads no model
 
     return hour + HOURS * (day.weekday() >= 5)  # 5: Saturday

@@ -1,6 +1,7 @@
 """Public trips of a timetable, by cell and hour of a week.
 
-They decide which HATs have rows, and tell learning and plans where vehicles are expected.
+They decide which HATs have rows, and tell learning and plans where vehicles are expected. A week has 168 hours, from
+Monday on; a habit is an hour of a working day, 0 to 23, or of a day off, 24 to 47.
 """
 
 import csv
@@ -45,12 +46,12 @@ class Trips:
         has_trip = self.numbers[:, hours].any(axis=1)  # (cells,), in any hour that the slot touches
         return frozenset(np.array(self.cells)[has_trip].tolist())
 
-    def number(self, cells: Iterable[str], table: Timetable) -> int:
-        """Counts the HATs with a trip of a week, or of the table's weekdays."""
+    def count_hats(self, cells: Iterable[str], table: Timetable) -> int:
+        """Counts HATs with a trip in the table's weekdays and hours of service."""
         return int(np.count_nonzero(self.of_hats(cells, table)))
 
     def of_hats(self, cells: Iterable[str], table: Timetable) -> Float64s:
-        """Adds up trips by HAT of the table's service, (slots of a week, cells)."""
+        """Adds up trips by HAT of the table's service, (slots of its weekdays, cells)."""
         days, minutes, numbers = map(WEEKDAYS.index, table.weekdays), table.slot_minutes, self._of_cells(cells)
         slots = (week_hours(day, start, minutes) for day in days for start in table.service_minutes)
         return np.array([numbers[:, hours].sum(axis=1) for hours in slots])  # an hour that a slot touches counts fully
@@ -63,7 +64,7 @@ class Trips:
         return Trips(tuple(parents.tolist()), numbers.tobytes(), are_counted=self.are_counted)
 
     def of_habits(self, cells: Iterable[str]) -> Float64s:
-        """Averages numbers by habit, working days before days off, (cells, 48)."""
+        """Averages numbers of trips by habit, (cells, 48)."""
         by_day = self._of_cells(cells).reshape(-1, len(WEEKDAYS), _DAY_HOURS)
         return np.hstack([by_day[:, :_WORKDAYS_A_WEEK].mean(axis=1), by_day[:, _WORKDAYS_A_WEEK:].mean(axis=1)])
 
@@ -74,7 +75,7 @@ class Trips:
 
 
 def week_hours(weekday: int, minute: int, minutes: int) -> slice:
-    """Finds the hours of a week that a slot touches; minute: of its day."""
+    """Finds the hours of a week that a slot touches; minute: its start."""
     start = _DAY_HOURS * weekday
     return slice(start + minute // 60, start + (minute + minutes - 1) // 60 + 1)
 

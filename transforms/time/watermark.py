@@ -26,7 +26,7 @@ class Watermark:
 
     lag_s: int  # allowed lateness of the specification
     start_s: int | None = None  # older slots are ignored; seconds since 1970 UTC
-    by_own_times: bool = False  # lateness by `own_times`, not by a watermark that other vehicles' reports move
+    by_own_times: bool = False  # lateness by `own_watermarks`, not by one that other vehicles' reports move
 
     def __post_init__(self) -> None:
         if self.lag_s < 0:
@@ -53,8 +53,8 @@ class Watermark:
         watermark = Timestamp(micros=1_000 * (min(newest_ms, now_ms) - 1_000 * self.behind_s))
         return watermark if promised is None or watermark > promised else promised
 
-    def own_times(self, received_ms: Int64s) -> Int64s:
-        """Computes watermarks from times of receipt, in microseconds."""
+    def own_watermarks(self, received_ms: Int64s) -> Int64s:
+        """Computes the watermark, us, that each message's time of receipt implies by itself."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
@@ -70,16 +70,16 @@ class Watermark:
 
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
-    """Marks timestamps that are too far ahead."""
+    """Marks timestamps more than CLOCK_ERROR_S ahead of the wall clock."""
     return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
-    """Finds the newest positive timestamp not far ahead."""
+    """Finds the newest positive timestamp that is not too far ahead; None without."""
     plausible = timestamps_ms[(timestamps_ms > 0) & ~is_ahead(timestamps_ms, now_ms)]
     return int(plausible.max()) if plausible.size else None
 
 
 def element_time(promised: Timestamp | None) -> Timestamp:
-    """Returns the timestamp of elements, so none is late."""
+    """Returns the timestamp to give to elements, so that none is late."""
     return MIN_TIMESTAMP if promised is None else promised

@@ -304,10 +304,10 @@ def test_live_rows_are_filtered_and_products_are_not():
 
 def test_hats_with_a_trip_are_counted_over_a_week_by_slot_and_by_parent():
     listed, table = read_trips(LIST, 7), Timetable("UTC", "vehicle-day", 60)
-    assert listed.number(CELLS, table) == 5 * 3 + 2 + 2
+    assert listed.count_hats(CELLS, table) == 5 * 3 + 2 + 2
     assert listed.of_hats(CELLS, table).shape == (7 * 24, 2)
-    assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 120)) == 5 * 2 + 2 + 2
-    assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 60, ((0, 660),), ("sat",))) == 1 + 1
+    assert listed.count_hats(CELLS, Timetable("UTC", "vehicle-day", 120)) == 5 * 2 + 2 + 2
+    assert listed.count_hats(CELLS, Timetable("UTC", "vehicle-day", 60, ((0, 660),), ("sat",))) == 1 + 1
     both = listed.of_parents()
     assert (both.cells, both.numbers.tolist()) == ((h3.cell_to_parent(CELLS[0]),), [sum(listed.numbers).tolist()])
 

@@ -142,20 +142,20 @@ def test_a_refused_message_is_a_dead_letter_of_its_own_kind(monkeypatch):
 
 def test_a_report_is_late_when_its_pane_ended_longer_ago_than_is_allowed_when_it_was_received():
     received = np.array([0, 9_999, 10_000, 3_600_000], np.int64) + START_S * 1_000
-    own = OWN_RULE.own_times(received) // 1_000_000 - START_S
+    own = OWN_RULE.own_watermarks(received) // 1_000_000 - START_S
     assert own.tolist() == [-LAG_S, -LAG_S, RECEIVED_S - LAG_S, 3_600 - LAG_S]
 
 
 def test_the_watermark_lags_so_much_longer_that_what_is_in_time_has_open_windows():
     promised = OWN_RULE.after(OWN_RULE.first, START_S * 1_000 + 500_000, START_S * 1_000 + 900_000, idle=False)
     assert promised == Timestamp(START_S + 500 - LAG_S - GUARD_S)
-    assert OWN_RULE.own_times(np.array([START_S * 1_000 + 500_000]))[0] >= promised.micros
+    assert OWN_RULE.own_watermarks(np.array([START_S * 1_000 + 500_000]))[0] >= promised.micros
     assert GUARD_S > RECEIVED_S
 
 
 def test_what_comes_behind_the_watermark_is_told_and_times_that_are_absurd_stay_plausible():
     promised = Timestamp(START_S + 1_000)
-    own = OWN_RULE.own_times(np.array([START_S * 1_000, (START_S + 2_000) * 1_000, -1, 2**63 - 1], np.int64))
+    own = OWN_RULE.own_watermarks(np.array([START_S * 1_000, (START_S + 2_000) * 1_000, -1, 2**63 - 1], np.int64))
     assert OWN_RULE.is_behind(promised, own).tolist() == [True, False, True, False]
     assert not OWN_RULE.is_behind(OWN_RULE.first, own).any()
     assert all(Timestamp(micros=int(us)) > MIN_TIMESTAMP for us in own)
