@@ -88,12 +88,12 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 def _table(rate: Fraction, length: int) -> Int64s:
     """Tabulates a proposal's weight, and its acceptance's two bounds, by cost, (3, length).
 
-    w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
+    The weight is an integer >= 2**32 exp(-rate cost) and >= 1, the acceptance 2**32 exp(-rate cost) over it.
     """
     bits = 192  # of fixed-point numbers: products of a table's length leave far more than 62 exact
     low_step, high_step = exp_minus(rate, bits)
     table = np.empty((3, length), np.int64)
-    low = high = 1 << bits
+    low = high = 1 << bits  # bounds of 2**bits exp(-rate cost)
     for cost in range(length):
         weight = -(-high >> bits - _TOP_BITS)  # rounded up
         table[:, cost] = weight, *_acceptance(low, high, weight, bits, _COIN_BITS)

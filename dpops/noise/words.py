@@ -1,8 +1,7 @@
 """Exact draws in vectors: integers, and exp(-rate) events.
 
 A random word, of 64 bits, decides an event of probability exp(-rate) unless it comes within 2**-36 of it; then integers
-of as many digits as it takes decide. So the law is exact if floating-point exp errs by less than 2**-37 (it does:
-2**-51).
+of as many digits as it takes decide. The law is exact if floating-point exp errs by less than 2**-37 (it does: 2**-51).
 """
 
 import os
