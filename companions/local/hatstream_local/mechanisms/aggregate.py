@@ -217,7 +217,7 @@ def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_
     """
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
     for run, log_level in enumerate(levels):  # a row of `levels`, changed in place; logarithms until `exp` below
-        start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)  # a run lies in a window if its start does
+        start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)  # a run is in a window if its start is
         for epsilon, (first, last), has_report in zip(epsilons, spans, answered, strict=True):
             log_level -= epsilon * (has_report & ((start < first) | (start >= last)))
     return np.exp(levels, out=levels)

@@ -210,7 +210,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths along the first axis by (1, 2, 1) / 4, at the ends by (2, 1) / 3."""
+    """Smooths the first axis by (1, 2, 1)/4, at ends by (2, 1)/3."""
     result = columns / 2
     result[1:] += columns[:-1] / 4
     result[:-1] += columns[1:] / 4
