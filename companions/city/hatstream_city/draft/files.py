@@ -2,7 +2,8 @@
 
 Where each file of a folder is of one vehicle, its name is the vehicle's id, and stands in a column FILE. `sample.own`:
 the layout with fixed columns that a sample has, or None. Of drafted columns `missing` are fields without one, and
-`is_doubtful` says that the rows of an id do not look like one vehicle's.
+`is_doubtful` says that the rows of an id do not look like one vehicle's. `vehicle_ids` reads distinct `ids`, each row's
+`code` among them, and masks of `missing` and `bad` ones.
 """
 
 import os

@@ -131,10 +131,7 @@ IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000  # 2000 to 20
 
 
 def time_unit_of(array: Any, tried: Sequence[str] = TIME_UNITS, least: float = 1 - MOST_BAD) -> str | None:
-    """Finds the first unit that puts enough values in this century, or None.
-
-    tried: units, in order. least: share of values in this century that is enough.
-    """
+    """Finds the first unit that puts a share `least` in this century, or None."""
     is_struct = pa.types.is_struct(array.type)
     if not (is_struct or is_plain(array)) or not len(array):
         return None

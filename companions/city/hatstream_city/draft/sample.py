@@ -144,11 +144,8 @@ def _sample_by_layout(form: str, path: str) -> Sample:
 
 @contextmanager
 def _open_seekable(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file for random access, compressed or not.
-
-    path: a file, or archive, NUL and member. data: first bytes, decompressed.
-    """
-    with open(path.partition("\0")[0], "rb") as plain:
+    """Opens a file for random access. data: its first bytes, decompressed."""
+    with open(path.partition("\0")[0], "rb") as plain:  # of an archive's member, the archive
         if plain.read(4) == data[:4]:  # not compressed
             plain.seek(0)
             yield plain

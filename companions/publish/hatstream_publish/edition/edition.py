@@ -1,4 +1,9 @@
-"""Collects the public facts about one published folder."""
+"""Collects the public facts about one published folder.
+
+`account` is read from a verified ledger: `most` is the largest privacy loss of one period, `costs` those of so many
+days in a row, `record` the newest release and whether signatures were compared. Odds are probabilities of a guess about
+one vehicle.
+"""
 
 import csv
 from collections.abc import Mapping, Sequence
