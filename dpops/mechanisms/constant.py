@@ -24,7 +24,6 @@ class Constant(Mechanism):
 
     name = "constant"
     example_options = ({}, {"prior": Prior(20.0, 12.0)})
-
     may_be_constant = True
 
     prior: Prior | None = None

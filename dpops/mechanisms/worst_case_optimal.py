@@ -45,7 +45,7 @@ class WorstCaseOptimal(Mechanism):
         is_noisy = rank <= counts.size and not self.constant
         bound = grid.upper_steps * int(ordered[rank - 1]) if is_noisy else 0
         samples = int(counts.sum())
-        clipped = np.maximum(counts * grid.upper_steps - bound, 0)
+        clipped = np.maximum(counts * grid.upper_steps - bound, 0)  # of users' ranges [0, U m], half at either end
         clipping = Fraction(int(clipped.sum()), 2 * samples) * grid.step
         left_out = 1 - Fraction(samples, reported)  # share of samples beyond a cap, which may all be at the other end
         bias = clipping + grid.upper * left_out if bound else grid.upper / 2
@@ -116,11 +116,9 @@ def _clipped(
 ) -> tuple[Int64s, Float64s, Int64s, tuple[Float64s, Float64s]]:
     """Computes how far clipping at T, `bound` by HAT, moves users' means.
 
-    means: equally likely ones of a HAT, (means, 1).
-
-    Returns:
-        The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the
-        first and second moments, (means, columns) each, which users of equal counts and T share.
+    means: equally likely ones of a HAT, (means, 1). Returns the number of clipped users of each HAT; of each of them
+    its share of the HAT's samples, and its column in the first and second moments; these, (means, columns) each. Users
+    of equal counts and T have one column.
     """
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))  # (HATs,); counts: (HATs, users)
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)  # of every user, HAT after HAT
