@@ -80,7 +80,7 @@ def check_input(
                 index = np.searchsorted(starts, slots_s)
                 np.add.at(rows, index, number)
                 if isinstance(job.ground, Pieces):
-                    np.add.at(at_places, index, number * (job.ground.place[cell] != ELSEWHERE))
+                    np.add.at(at_places, index, number * (job.ground.place[cell] != ELSEWHERE))  # cell: a piece
     outcome = Outcome()
     count_in(outcome, counts)
     periods = []

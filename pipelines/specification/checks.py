@@ -1,7 +1,7 @@
 """Checks of a specification, table by table.
 
-`need` raises SpecificationError, which names key, rule and value, unless its first argument is true. A field is what a
-row's column holds, such as the vehicle. Relative paths begin in `folder`.
+`need` raises SpecificationError, which names key, rule and value, unless its first argument is true. Relative paths
+begin in `folder`.
 """
 
 import csv

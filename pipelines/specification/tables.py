@@ -135,7 +135,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def read_keys(table: PlacesTable, read: Callable[[str], str]) -> Keys:
-    """Builds the keys. read: returns a file's text. Raises ValueError naming the rule."""
+    """Builds keys of `column`, or of its pairs with `within`. Raises ValueError."""
     names = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
     if names or table.share != SHARE:  # other than the default
         raise ValueError(f"column goes without {names[0] if names else 'share'}: keys stand in the place of hexagons")
