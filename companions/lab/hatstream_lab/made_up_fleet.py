@@ -194,7 +194,7 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
         town = np.random.default_rng(fleet.town_seed)
         routes = [_draw_route(town, number, fleet) for number in range(fleet.routes)]
     if fleet.has_streets:
-        # 1: a state of their own, apart from that of the seed alone.
+        # 1: a random state of their own, so that other draws stay the same.
         streets = np.random.default_rng([fleet.seed if fleet.town_seed is None else fleet.town_seed, 1])
         routes = [replace(route, paces=streets.choice(PACES, ceil(route.length_m / STREET_M))) for route in routes]
     count = fleet.vehicles

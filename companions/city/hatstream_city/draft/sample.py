@@ -132,7 +132,7 @@ def _sample_by_layout(form: str, path: str) -> Sample:
             columns = {name: [value for rows in tables for value in rows[name].to_pylist()][:ROWS] for name in names}
             structs = columns.pop("vehicle")  # a member for each of `vehicle_columns`, named by its number
             ids = {name: [struct[str(number)] for struct in structs] for number, name in enumerate(vehicle_columns)}
-            if not any(columns.get(HEADING, ())):
+            if not any(columns.get(HEADING, ())):  # no report has one
                 columns.pop(HEADING, None)
             if tables and not any(columns["time"]):
                 header_time = own.choices["time"][1]  # the first choice is a report's own
@@ -381,4 +381,4 @@ def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
     """Computes the share of lines with the commonest number of fields, and this number."""
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
-    return (times / len(lines) if width >= _LEAST_FIELDS else 0.0, width)
+    return (times / len(lines) if width >= _LEAST_FIELDS else 0.0, width)  # 0: too few fields

@@ -158,7 +158,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
     """
     times, departures = feed.stop_times, departures_of(feed)
     start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))  # rows of each trip
-    trips, start, end = (column[end > start] for column in (trips, start, end))
+    trips, start, end = (column[end > start] for column in (trips, start, end))  # those with stops
     # A trip that no frequency repeats has one departure.
     runs = np.array([sum(map(len, departures.get(trip, [range(1)]))) for trip in trips.tolist()], np.int64)
     visits = int(((end - start) * runs).sum())
