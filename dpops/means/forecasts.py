@@ -1,8 +1,8 @@
 """Shared forecasts of mean mechanisms' errors, in vectors.
 
-Errors are expected absolute ones, in units, over the noise and equally likely means and biases; `normal_scores` are
-equally likely points of the standard normal law, `clamped_errors` those of a value clipped to [0, U]. A fine step is 1
-/ FINE_PER_STEP grid step. `_running_sums` begin with 0; `_picked` takes a row's columns.
+Errors are expected absolute ones, in units, over the noise and equally likely means and biases. `normal_scores` are
+equally likely points of the standard normal law; `clamped_errors` are for estimates that are clipped to [0, U]. A fine
+step is 1 / FINE_PER_STEP grid step. `_running_sums` begin with 0; `_picked` are each row's values at its columns.
 """
 
 import math

@@ -54,9 +54,7 @@ class ArrayAverage(Mechanism):
         if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
             raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
         laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)  # fills: samples by array
-        np.add.at(
-            array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples
-        )  # users' means, times samples there
+        np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)  # users' means, by samples
         exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
         sensitivities, hat_facts = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
