@@ -1,8 +1,8 @@
 """Input layouts, fixed or described by column maps.
 
 A field is what a row needs (`base.FIELDS`), a column what a file calls it; field SPEED holds the value, of any kind.
-Fixed layouts have columns and units of their own, mapped ones those of a specification. `per_unit` lists the units that
-can be converted to one, and `did_you_mean` writes a hint at the name that is most alike, if any.
+Fixed layouts have columns and units of their own, mapped ones those of a specification. `per_unit` lists units that can
+be converted to one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

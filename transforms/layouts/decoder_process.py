@@ -217,7 +217,7 @@ class _Decoder:
 
     def answer(self) -> tuple[StepResult, RawBatch | None]:
         """Receives a result, and its batch if any; raises _Refusal for a broken reply."""
-        head, body = receive(self._answers), receive(self._answers)
+        head, body = receive(self._answers), receive(self._answers)  # JSON, and an Arrow stream or nothing
         if not head:
             raise self._lost()
         try:
@@ -240,7 +240,7 @@ class _Decoder:
 
     def _lost(self) -> _Refusal:
         """Ends the process, and makes the error that says how it ended."""
-        signal_number = -self.end()  # as `subprocess` codes it
+        signal_number = -self.end()  # as `subprocess` codes it; of a process that has died already, its own
         if signal_number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
         ending = f"signal {signal_number}" if signal_number > 0 else f"exit code {-signal_number}"

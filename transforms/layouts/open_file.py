@@ -124,8 +124,7 @@ def _archive_of(path: str) -> _Archive | None:
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     """Reads an archive's index, cached while its file is unchanged. Raises UnreadableFile.
 
-    _mtime_ns, _size: for the cache alone. codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a
-    tar in several pieces: left out.
+    codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a tar in several pieces: left out.
     """
     if codec is None:
         zipped = zipfile.ZipFile(path)
@@ -268,7 +267,6 @@ LINE_BYTES = 65_536  # longer lines are refused: no honest report is as long
 CHUNK_BYTES = 2 << 20  # read at a time
 
 NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
-
 
 Chunk = tuple[bytes, int]  # whole lines (the last one may lack its end), and how many were left out as too long
 

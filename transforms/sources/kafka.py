@@ -1,8 +1,7 @@
 """Kafka source: splittable DoFn with partitions as restrictions.
 
 The engine's checkpoints hold the offset (docs/adr/0009-sources-of-a-stream.md). A restriction is the offsets still to
-be read, claimed in a tracker; the estimator holds the source's watermark, which `move` moves. `late_from` computes
-before which time a message's events are late, and `count` adds to a counter.
+be read, claimed in a tracker; the estimator holds the source's watermark, which `move` moves.
 """
 
 import logging
@@ -24,18 +23,10 @@ from transforms.layouts import MessageLayout
 from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, Refused
+from transforms.sources import unbounded
 from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import (
-    NO_END,
-    PAUSE_S,
-    PROMISE,
-    KnownElements,
-    UnboundedProvider,
-    late_from,
-    move,
-    promised_by,
-)
+from transforms.sources.unbounded import PROMISE
 from transforms.steps.metrics import Parting, Refusal, count
 from transforms.steps.observe import counted
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
@@ -52,7 +43,7 @@ class ReadKafka(Parting[PBegin]):
     poll_messages: int = POLL_MESSAGES
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
-        starts = begin | "partitions" >> KnownElements(self.starts)
+        starts = begin | "partitions" >> unbounded.KnownElements(self.starts)
         shuffled = starts | "spread" >> beam.Reshuffle()  # else one worker would poll all partitions
         polled = shuffled | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
         return polled | "decode" >> beam.FlatMap(_Polls(self.layout).decoded).with_outputs(REFUSED, main="batches")
@@ -67,11 +58,11 @@ class _Polls(NamedTuple):
         return decode(polled, self.layout)  # which Beam would check, were it handed over with the function
 
 
-class _Offsets(UnboundedProvider):
+class _Offsets(unbounded.UnboundedProvider):
     """A partition's restriction: offsets from the next one on."""
 
     def initial_restriction(self, element: PartitionStart) -> OffsetRange:
-        return OffsetRange(element.offset, NO_END)
+        return OffsetRange(element.offset, unbounded.NO_END)
 
 
 _OFFSETS = beam.DoFn.RestrictionParam(_Offsets())
@@ -108,18 +99,18 @@ class _ReadPartition(beam.DoFn):
         usable = np.flatnonzero(poll.by_broker | (not self._watermark.by_own_times))
         refused, times_ms = poll.by_broker.size - usable.size, poll.timestamps_ms[usable]
         # Messages are stamped with the watermark that decides which of their events are late: one element for each.
-        late_us = late_from(self._watermark, estimator, times_ms)
+        late_us = unbounded.late_from(self._watermark, estimator, times_ms)
         for at_us in np.unique(late_us).tolist():
             chosen = usable[late_us == at_us]
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
         if refused:  # counted where messages are decoded, by an element without messages
-            beam_time = element_time(promised_by(estimator, self._watermark))
+            beam_time = element_time(unbounded.promised_by(estimator, self._watermark))
             yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), beam_time)
         # While messages of an outage are still to come, neither their times nor silence move the watermark.
         newest_ms = newest_plausible_ms(times_ms, poll.at_ms) if poll.outage_over else None
-        move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
-        tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else PAUSE_S))
+        unbounded.move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
+        tracker.defer_remainder(Duration(seconds=0 if len(poll.payloads) >= self._most else unbounded.PAUSE_S))
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:

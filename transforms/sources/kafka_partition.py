@@ -109,14 +109,14 @@ class Partition:
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
         self._consumer = _consumer(topic, self._note)
-        self._at: int | None = None  # the offset that the consumer hands over next; None before it is assigned
-        self._end = -1  # where Kafka last said that the partition ends
-        self._message_s = self._asked_s = time.monotonic()  # of the last message, and question for the end
-        self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
-        self._trouble = ""  # the last error of the connection
+        self._next_offset: int | None = None  # of the consumer; None before it is assigned
+        self._end_offset = -1  # where Kafka last said that the partition ends
+        self._last_message_s = self._last_asked_s = time.monotonic()  # question: for the end
+        self._last_counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
+        self._last_error = ""  # of the connection
         self._away_since_s: float | None = None  # brokers do not answer
         self._gone_since_s: float | None = None  # brokers say that the topic does not exist
-        self._back_s = -math.inf  # a broker answered again after an outage
+        self._outage_end_s = -math.inf  # of the last one
 
     def close(self) -> None:
         """Closes the consumer."""
@@ -127,9 +127,9 @@ class Partition:
 
         Polls are empty while a broker is away. Raises KafkaSourceError where messages would be lost unseen.
         """
-        if self._at != position:
+        if self._next_offset != position:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
-            self._at, self._end, self._message_s = position, -1, time.monotonic()  # -1: no end is known
+            self._next_offset, self._end_offset, self._last_message_s = position, -1, time.monotonic()  # -1: unknown
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._split_events(self._consumer.consume(max_messages, POLL_WAIT_S))
         stamps = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)  # kind, and ms
@@ -138,16 +138,16 @@ class Partition:
         next_position, removed, idle = position, 0, False
         if messages:
             self._back()  # ends an outage of brokers, if there is one
-            next_position = self._at = cast(int, messages[-1].offset()) + 1
-            self._message_s = time.monotonic()
+            next_position = self._next_offset = cast(int, messages[-1].offset()) + 1
+            self._last_message_s = time.monotonic()
             with suppress(KafkaException):  # the next poll asks again
-                self._check_partitions(self._message_s)
+                self._check_partitions(self._last_message_s)
         elif out_of_range:
             next_position = self._earliest(position)
             removed = next_position - position
         else:
             idle = self._is_idle(position)  # which may end an outage
-        outage_over = time.monotonic() - self._back_s >= RETURN_S
+        outage_over = time.monotonic() - self._outage_end_s >= RETURN_S
         return Poll(payloads, times_ms, by_broker, next_position, removed, at_ms, idle, outage_over)
 
     def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
@@ -158,7 +158,7 @@ class Partition:
             if error is None:
                 messages.append(event)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._end = cast(int, event.offset())
+                self._end_offset = cast(int, event.offset())
             elif error.code() in _OUT_OF_RANGE:
                 out_of_range = True
             elif error.code() in _GONE_ERRORS:
@@ -172,9 +172,9 @@ class Partition:
     def _is_idle(self, position: int) -> bool:
         """Checks, once per IDLE_S, that the broker has no more: outages are no silence."""
         now_s = time.monotonic()
-        if now_s - self._message_s < IDLE_S or now_s - self._asked_s < IDLE_S:
+        if now_s - self._last_message_s < IDLE_S or now_s - self._last_asked_s < IDLE_S:
             return False
-        self._asked_s = now_s
+        self._last_asked_s = now_s
         try:
             _, end = self._ask_ends()
             self._check_partitions(now_s)
@@ -185,7 +185,7 @@ class Partition:
         self._gone_since_s = None
         self._back()
         # Offsets without a message (a transaction's end) are never handed over: Kafka's end event says they are passed.
-        return end <= max(position, self._end)
+        return end <= max(position, self._end_offset)
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
         """Raises KafkaSourceError once brokers have denied the topic for GONE_S."""
@@ -203,7 +203,7 @@ class Partition:
 
     def _earliest(self, position: int) -> int:
         """Queries the first retained offset from `position`, itself in an outage. Raises KafkaSourceError."""
-        self._at = None  # the next poll assigns the consumer anew
+        self._next_offset = None  # the next poll assigns the consumer anew
         try:
             earliest, end = self._ask_ends()
         except KafkaException as error:
@@ -224,9 +224,9 @@ class Partition:
 
     def _check_partitions(self, now_s: float) -> None:
         """Refuses added partitions, whose vehicles sealed slots would miss; partition 0's reader asks."""
-        if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
+        if self._number or now_s - self._last_counted_s < PARTITIONS_EVERY_S:
             return
-        self._counted_s = now_s
+        self._last_counted_s = now_s
         number = len(_partitions(self._consumer, self._topic, ASK_S))
         if number != self._partitions:
             raise KafkaSourceError(
@@ -236,20 +236,20 @@ class Partition:
 
     def _note(self, error: KafkaError) -> None:
         """Keeps the newest error that the client reports, as reason of an outage."""
-        self._trouble = error.name()
+        self._last_error = error.name()
 
     def _away(self, reason: str) -> None:
         """Warns once where an outage of brokers begins."""
         if self._away_since_s is None:
             self._away_since_s = time.monotonic()
-            LOG.warning("%s: no answer from a broker (%s); trying until there is one", self, self._trouble or reason)
+            LOG.warning("%s: no answer from a broker (%s); trying until there is one", self, self._last_error or reason)
 
     def _back(self) -> None:
         """Warns where an outage ends."""
         if self._away_since_s is not None:
             LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
-            self._away_since_s, self._trouble = None, ""
-            self._back_s = time.monotonic()
+            self._away_since_s, self._last_error = None, ""
+            self._outage_end_s = time.monotonic()
 
     def __str__(self) -> str:
         return f"partition {self._number} of {self._topic}"

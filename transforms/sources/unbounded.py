@@ -145,17 +145,13 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes the time, us, before which each message's events are late.
-
-    This is the source's watermark; under `by_own_times` the later of it and the message's own. Messages with an earlier
-    one of their own are counted as overtaken.
-    """
+    """Computes the time, us, before which each message's events are late; counts overtaken ones."""
     promised = promised_by(estimator, rule)
     watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)  # MIN_TIMESTAMP if none
     if not rule.by_own_times:
         return watermark_us
     own_us = rule.own_watermarks(received_ms)
-    if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):
+    if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):  # the source's watermark has passed theirs
         count(counters.OVERTAKEN, behind)
     return np.maximum(own_us, watermark_us)
 

@@ -64,9 +64,8 @@ class CsvTable(MappedLayout):
         try:
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):
-            raise UnreadableFile(
-                path, "the first line is not UTF-8 in fields as CSV has them, up to LF or CRLF"
-            ) from None
+            rule = "the first line is not UTF-8 in fields as CSV has them, up to LF or CRLF"
+            raise UnreadableFile(path, rule) from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
         stripped = [name.strip(BLANK) for name in names]  # a column matches a name without blanks too

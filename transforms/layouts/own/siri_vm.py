@@ -100,19 +100,24 @@ class _TooMuch(Exception):
 
 
 class _Feed:
-    """Collector of a document's rows; the XML parser calls start, data, end and close."""
+    """Collector of a document's rows; the XML parser calls start, data, end and close.
+
+    _path: names of the open elements. _at_vehicle: its length at the open VehicleActivity, 0 without. _row: texts of
+    that activity; _is_long: whether one has more than LINE_BYTES, so that it is no row. _field: column of the open
+    element. _response: the delivery's ResponseTimestamp, once read.
+    """
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
         # Column of each element that is read, by its path below VehicleActivity.
         self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
-        self._response: str | None = None  # the delivery's ResponseTimestamp, once read
+        self._response: str | None = None
         self._parser = XMLParser(target=self, forbid_dtd=True)
-        self._path: list[str] = []  # names of the open elements
-        self._at_vehicle = 0  # length of the path of the open VehicleActivity; 0: none is open
-        self._row: _Row = {}  # texts of the open activity
-        self._field: str | None = None  # column of the open element
-        self._is_long = False  # whether a text of the open activity has more than LINE_BYTES: it is no row then
+        self._path: list[str] = []
+        self._at_vehicle = 0
+        self._row: _Row = {}
+        self._field: str | None = None
+        self._is_long = False
         self._is_delivery = False  # whether any delivery was seen
         self._rows: list[_Row] = []
         self._too_long = 0  # activities with such a text
