@@ -140,8 +140,8 @@ class Route:
         street = np.minimum(self.along(odometer_m) / STREET_M, self.paces.size - 1)
         return np.asarray(self.paces[street.astype(np.int64)])
 
-    def place(self, odometer_m: Vector) -> tuple[Vector, Vector]:
-        """Finds the place in metres from the centre."""
+    def position(self, odometer_m: Vector) -> tuple[Vector, Vector]:
+        """Finds metres east and north of the centre."""
         along_m, (vertex_m, east_m, north_m) = self.along(odometer_m), self.line_m.T
         return np.interp(along_m, vertex_m, east_m), np.interp(along_m, vertex_m, north_m)
 
@@ -213,7 +213,7 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     """Simulates a bus's reports during its duty, every `duty.every_s`, with GPS noise."""
     report_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _drive(rng, route, duty, report_s)
-    east_m, north_m = route.place(odometer_m)
+    east_m, north_m = route.position(odometer_m)
     jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, report_s.size)), rng.normal(0.0, SPEED_SD_KMH, report_s.size)
     lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
     rows = np.empty(report_s.size, _REPORT_DTYPE)
@@ -229,7 +229,7 @@ def _drive(rng: Rng, route: Route, duty: Duty, report_s: Vector) -> tuple[Vector
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]  # of runs: start, way, wait behind it
     middle_m = odometer_m + length_m / 2
-    centrality = np.exp(-((np.hypot(*route.place(middle_m)) / CENTRE_M) ** 2))
+    centrality = np.exp(-((np.hypot(*route.position(middle_m)) / CENTRE_M) ** 2))
     road_ease = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
     ease = np.clip(road_ease + rng.normal(0.0, EASE_SD, middle_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))

@@ -70,7 +70,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
     """Writes rows of a route's stops; returns them, and the stops' metres along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
-    east_m, north_m = route.place(along_m)
+    east_m, north_m = route.position(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
     names = [f"{street_name(number)} at {_crossing(*point)}" for point in np.stack([east_m, north_m], axis=1).tolist()]
     lines = [f"S{number}-{i},{name},{lat[i]:.6f},{lon[i]:.6f}" for i, name in enumerate(names)]
@@ -103,7 +103,7 @@ def streets(fleet: MadeUpFleet) -> dict[str, Any]:
     for number, route in enumerate(routes):
         edges_m = np.append(np.arange(0.0, route.length_m, STREET_M), route.length_m)
         for segment, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
-            lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))  # ten points bend as streets do
+            lat, lon = degrees(fleet, *route.position(np.linspace(start_m, end_m, 10)))  # ten points bend as streets do
             geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).round(6).tolist()}
             name = {"name": f"{street_name(number)}, part {segment}"}
             lines.append({"type": "Feature", "properties": name, "geometry": geometry})
