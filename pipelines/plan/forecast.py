@@ -219,7 +219,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[
     errors: dict[str, list[float]] = {}
     for candidate in itertools.chain.from_iterable(candidates):
         errors.setdefault(label(candidate.mechanism), []).append(candidate.error)
-    # A mechanism whose options change no error is shown once: it is the same by name, without options, and errors.
+    # A mechanism whose options change no error is shown once. variants: labels, by name without options, and errors.
     variants = {(chosen[0][0].split()[0], tuple(errors.pop(chosen[0][0]))): chosen[0][0]}
     for name, of_name in sorted(errors.items(), key=lambda item: float(np.median(item[1]))):
         variants.setdefault((name.split()[0], tuple(of_name)), name)

@@ -90,7 +90,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, outputs=replace(NOWHERE, shape=shape))  # no files
-        # Learned rows have optional columns; a part's only statistic is `distribution`, whose columns go with it.
+        # Learned rows have optional columns, but those of distributions only where a part releases them.
         unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
         optional = [name for name in shown_names(OPTIONAL, shape) if spec.is_learned and name not in unused]
         schema = schema_of([stat.name for stat in spec.statistics], shape, optional) if self.typed else None
