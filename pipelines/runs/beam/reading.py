@@ -1,4 +1,8 @@
-"""Reading step of bounded pipelines, and pieces of input."""
+"""Reading step of bounded pipelines, and pieces of input.
+
+A piece is some small files, or a share of a large one. Facts for the judge travel with the packed events, by the key
+NO_SLOT in place of a slot's start.
+"""
 
 import os
 import queue
@@ -26,8 +30,7 @@ if TYPE_CHECKING:
     from pipelines.runs.beam.bounded import Bounded
 
 NO_SLOT: Final = -1
-"""Key, in place of a slot's start, of facts that go to the judge through the group-by of events: with a second output
-of the reading step Flink would write and read all of the first one once more."""
+"""With a second output for facts, Flink would write and read all of the first one once more."""
 READERS = 4  # most pieces that one worker reads at once: a batch takes its steps four times as long as its decoder
 
 KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
