@@ -175,9 +175,7 @@ def read_days(
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
         spec_tables["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}  # with a ring
         spec_tables.setdefault("fleet", rough_fleet(first, spec_tables))
-    days = Days(
-        spec_tables | tables, counted=pa.table({}), made_region=is_made
-    )  # rows follow: its specification counts
+    days = Days(spec_tables | tables, counted=pa.table({}), made_region=is_made)  # its rows follow below
     spec = days.spec("1", DELTA)  # whatever the total: counts do not depend on it
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
     if not by_levels and "fleet" not in days.tables:  # a specification by levels has one, or its default
