@@ -10,7 +10,7 @@ from dpops.statistics import SUMS
 from tests.noninterference.mutating import SEEN, mutant
 from transforms import wire
 from transforms.ledger.recording import decoded
-from transforms.records import TallyBytes
+from transforms.records import SlotEstimates, TallyBytes
 
 
 @mutant("one-unknown-key", "means-by-key", "transforms.observe.parse:_check_keys")
@@ -102,15 +102,19 @@ def _(record: Any, step: Any, group: Any) -> Any:
     "estimates-of-what-was-drawn",
     "parts",
     "transforms.steps.release:decoded",
-    "transforms.steps.release:Estimate.estimates",
+    "transforms.steps.release:Estimate.expand",
 )
-def _(decoded_or_estimates: Any, *given: Any) -> Any:
+def _(decoded_or_expand: Any, *given: Any) -> Any:
     """Estimates tell what this attempt drew, not what the ledger recorded."""
-    if decoded_or_estimates.__name__ == "decoded":
-        units = decoded_or_estimates(*given)
-        SEEN["drawn"] += _drawn(units)
-        return units
-    return [slot._replace(unit=f"{slot.unit} {SEEN['drawn']}") for slot in decoded_or_estimates(*given)]
+    if decoded_or_expand.__name__ == "expand":
+        return decoded_or_expand(*given) | "drawn" >> beam.Map(_with_drawn)
+    units = decoded_or_expand(*given)
+    SEEN["drawn"] += _drawn(units)
+    return units
+
+
+def _with_drawn(slot: SlotEstimates) -> SlotEstimates:
+    return slot._replace(unit=f"{slot.unit} {SEEN['drawn']}")
 
 
 def _drawn(units: Any) -> int:

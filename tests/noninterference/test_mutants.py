@@ -1,5 +1,7 @@
 """The gate can fail: every mutant is found by the case that it names."""
 
+from pkgutil import resolve_name
+
 import apache_beam as beam
 import pytest
 
@@ -32,6 +34,10 @@ def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> N
     assert mutant.breaks
     broken(mutant, monkeypatch)
     assert ALL[mutant.case]().differences() != []
+
+
+def test_what_mutants_break_is_there() -> None:
+    assert all(resolve_name(place) is not None for mutant in MUTANTS for place in mutant.where)
 
 
 @pytest.mark.parametrize("name", hatstream.__all__)
