@@ -137,10 +137,6 @@ _PIECE_BYTES = 1 << 16
 class FetchError(Exception):
     """Failed request; the message names the reason alone."""
 
-    def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(reason)
-        self.retry_after_s = retry_after_s
-
 
 def main() -> None:
     """Answers the question on standard input; SIGALRM ends it at the deadline."""
@@ -162,7 +158,7 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
             if answer.status_code == requests.codes.not_modified:
                 return ExchangeResult("unchanged"), b""
             if answer.status_code != requests.codes.ok:
-                raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
+                return ExchangeResult("failed", f"HTTP {answer.status_code}", _retry_after_s(answer)), b""
             # Without this header requests does not decompress: it would accept an answer that lost its end.
             encoding = answer.raw.headers.pop("Content-Encoding", "identity")
             packed = bytearray()
@@ -179,7 +175,7 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
         conditions = {pairs[name]: answer.headers[name] for name in pairs if name in answer.headers}
         return ExchangeResult("new", conditions=conditions), message
     except FetchError as error:
-        return ExchangeResult("failed", str(error), error.retry_after_s), b""
+        return ExchangeResult("failed", str(error)), b""
     except tuple(kind for kind, _ in _REASONS) as error:  # whose own text would show the address, with its key
         return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
 

@@ -63,9 +63,9 @@ class DraftedColumns:
         """Whether all fields were found, and plausible vehicles by name."""
         return not self.missing and "vehicle" not in self.guessed and not self.is_doubtful
 
-    def instants(self, column: Any, zone: str | None) -> Any:
-        """Reads an Arrow column of times. zone: of times without an offset."""
-        return notation.units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
+    def units(self, zone: str | None) -> Any:
+        """Builds the reader of times and positions. zone: of times without an offset."""
+        return notation.units(self.time_unit, next(iter(self.time_formats), None), zone)
 
 
 def names_in(columns: Iterable[motion.Column]) -> list[str]:
@@ -107,11 +107,12 @@ def drafted_columns(
     unit: of times; None for texts that need a format.
     """
     ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}  # in a fixed order
-    formats = () if unit else notation.time_formats(motion.array_of(arrays, names["time"]))  # texts, not ISO 8601
+    times = motion.array_of(arrays, names["time"])
+    formats = () if unit else notation.time_formats(times)  # texts, not ISO 8601
     drafted = DraftedColumns(ordered, unit or "iso", tuple(guessed), formats)
     if drafted.missing:
         return drafted
-    track = _track(arrays, names, unit)
+    track = motion.track_of(drafted.units("UTC"), times, arrays[names["lat"]], arrays[names["lon"]])
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = motion.array_of(arrays, vehicle)
     comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)  # no vehicle has a second row
@@ -172,15 +173,15 @@ def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: 
     others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]  # each takes the lon named alike
     pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, notation.most_alike(lat, lons)) for lat in others)]
     tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
-    agreements = {pair: motion.agreement(track.positions(ids)) for pair, track in tracks.items()}
-    names["lat"], names["lon"] = motion.clearest(agreements)
+    by_pair = {pair: track.positions(ids) for pair, track in tracks.items()}
+    names["lat"], names["lon"] = motion.clearest(by_pair, motion.agreement)
     by_time = _tracks(arrays, names)
-    names["time"] = motion.clearest({time: motion.agreement(track.positions(ids)) for time, track in by_time.items()})
-    track = by_time[names["time"]]
-    rows = {name: track.positions(ids, arrays[name]).with_speed() for name in rivals["speed"]}
-    if rows:
-        correlations = {name: motion.speed_agreement(rows_of_speed) for name, rows_of_speed in rows.items()}
-        names["speed"] = motion.clearest(correlations)
+    rows = {time: track.positions(ids) for time, track in by_time.items()}
+    names["time"] = motion.clearest(rows, motion.agreement)
+    if rivals["speed"]:
+        track = by_time[names["time"]]
+        by_speed = {name: track.positions(ids, arrays[name]).with_speed() for name in rivals["speed"]}
+        names["speed"] = motion.clearest(by_speed, motion.speed_agreement)
 
 
 def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, motion.Track]:
@@ -218,12 +219,12 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
         guessed += [] if column in named else ["vehicle"]
 
 
-def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> motion.Track:
-    """Reads the columns of times and positions. unit: of times, None to find it."""
-    array, unit = motion.array_of(arrays, names["time"]), unit or _unit_of(arrays, names["time"])
-    time_format = None if unit else next(iter(notation.time_formats(array)), None)  # a unit has no format
-    times = notation.units(unit or "iso", time_format, zone="UTC").instants(array)
-    return motion.track_of(times, arrays[names["lat"]], arrays[names["lon"]])
+def _track(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> motion.Track:
+    """Reads the columns of times and positions."""
+    times, unit = motion.array_of(arrays, names["time"]), _unit_of(arrays, names["time"])
+    time_format = None if unit else next(iter(notation.time_formats(times)), None)  # a unit has no format
+    units = notation.units(unit or "iso", time_format, zone="UTC")
+    return motion.track_of(units, times, arrays[names["lat"]], arrays[names["lon"]])
 
 
 def _unit_of(arrays: Mapping[str, Any], column: motion.Column) -> str | None:

@@ -108,9 +108,9 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         columns = replace(columns, names=names, options=options, comes_once=False)
     array_by_column = motion.arrays_of(sample.columns)
     arrays = {field: motion.array_of(array_by_column, column) for field, column in columns.names.items()}
-    time = columns.instants(arrays["time"], "UTC")
     # Without a column of times positions are enough to see where the feed is.
-    track = motion.track_of(time, arrays["lat"], arrays["lon"], timed=columns.names["time"] != motion.OPEN)
+    is_timed, units = columns.names["time"] != motion.OPEN, columns.units("UTC")
+    track = motion.track_of(units, arrays["time"], arrays["lat"], arrays["lon"], timed=is_timed)
     placed = track.positions(arrays["vehicle"], arrays.get("speed"))  # speeds in the feed's unit, which is found later
     if not placed.us.size and not columns.missing:  # missing: fields without a column
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
@@ -135,11 +135,11 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         columns=columns,
         counts=counts,
         zones=zones,
-        zone_needed=bool(columns.instants(arrays["time"], zone=None).no_offset.any()),
+        zone_needed=bool(columns.units(zone=None).instants(arrays["time"]).no_offset.any()),
         unit=unit,
         unit_why=unit_why,
         with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
-        rows_without_time=0 if columns.names["time"] == motion.OPEN else int((~notation.in_century(time)).sum()),
+        rows_without_time=int((~notation.in_century(units.instants(arrays["time"]))).sum()) if is_timed else 0,
         max_gap_s=_max_gap_s(placed),
         heading=None if sample.own and sample.own.heading is None else find_heading(sample.columns),
         too_fast=too_fast,
@@ -171,7 +171,7 @@ def _with_zone(columns: DraftedColumns, zones: Sequence[str], times: pa.Array, *
     if zones and zones[0] in notation.MONTH_FIRST_ZONES:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(times, zone=None).no_offset.mean() > 0.5:  # else the template sets the zone
+    if is_own and columns.units(zone=None).instants(times).no_offset.mean() > 0.5:  # else the template sets the zone
         options["time_zone"] = zones[0] if zones and not columns.says_utc else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 

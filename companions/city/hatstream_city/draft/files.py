@@ -16,12 +16,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pyarrow as pa
 
 from hatstream.api import InputError, MergedIds, layout, read_batches, vehicle_ids
 from hatstream_city.draft.columns import DraftedColumns, find_columns, names_in
-from hatstream_city.draft.motion import are_positions, array_of, arrays_of, codes_of
-from hatstream_city.draft.notation import in_century, merged
+from hatstream_city.draft.motion import array_of, arrays_of, codes_of, track_of
+from hatstream_city.draft.notation import FIELDS, merged
 from hatstream_city.draft.sample import ROWS, Sample, read_sample
 from hatstream_city.timetable.positions import Int64s, cells_at
 
@@ -70,13 +69,15 @@ def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone:
                 if rows_before < rows and len(paths) > 1:  # of several files only the first batch with rows
                     is_cut = True
                     break
-                fits, day, lat, lon = _usable(source, batch.table, zone)
+                ids, *fields = (batch.table.column(name) for name in FIELDS[:4])
+                vehicles, track = vehicle_ids(ids), track_of(source.units, *fields)
+                fits = track.fits & ~(vehicles.missing | vehicles.bad)
                 if not rows and batch.rows:
                     usable, malformed = float(fits.mean()), batch.refused.get("malformed", 0)
-                ids = vehicle_ids(batch.table.column("vehicle"))
-                for day_number, code in np.unique(np.stack([day[fits], ids.code[fits]]), axis=1).T.tolist():
-                    ids_of_day.setdefault(day_number, set()).add(ids.ids[code])
-                cells = np.union1d(cells, cells_at(lat[fits], lon[fits], RESOLUTION))
+                days = _local_days(track.us[fits], zone)
+                for day, code in np.unique(np.stack([days, vehicles.code[fits]]), axis=1).T.tolist():
+                    ids_of_day.setdefault(day, set()).add(vehicles.ids[code])
+                cells = np.union1d(cells, cells_at(track.lat[fits], track.lon[fits], RESOLUTION))
                 rows += batch.rows
                 if rows >= MOST_ROWS:
                     break
@@ -101,14 +102,11 @@ def hexadecimal(cells: Int64s) -> tuple[str, ...]:
     return tuple(f"{cell:x}" for cell in cells.tolist())
 
 
-def _usable(source: Any, table: pa.RecordBatch, zone: str) -> tuple[Any, Int64s, Any, Any]:
-    """Marks accepted rows; reads local days since 1970, and degrees, (rows,) each."""
-    lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
-    time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
-    fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
-    median_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
-    offset = datetime.fromtimestamp(median_s, ZoneInfo(zone)).utcoffset() or timedelta()  # at the median time
-    return fits, (time.us + offset // timedelta(microseconds=1)) // _DAY_US, lat.values, lon.values
+def _local_days(us: Int64s, zone: str) -> Int64s:
+    """Numbers instants' days since 1970, by the zone's offset at the median one."""
+    median_s = float(np.median(us)) / 1e6 if us.size else 0.0
+    offset = datetime.fromtimestamp(median_s, ZoneInfo(zone)).utcoffset() or timedelta()
+    return (us + offset // timedelta(microseconds=1)) // _DAY_US
 
 
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
@@ -153,21 +151,18 @@ def read_folder(paths: Sequence[str]) -> Sample:
     samples = [first, *(read_sample(path) for path in paths[every::every])]  # paths[0] is `first`
     if any(sample.columns.keys() != first.columns.keys() for sample in samples):
         return first  # the others are of something else
-    rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()
-    for sample, name in zip(samples, names[::every], strict=True):
-        file_columns = {column: list(values[:rows]) for column, values in sample.columns.items()}
-        row_count = len(next(iter(file_columns.values()), []))
-        for column, values in (file_columns | {FILE: [name] * row_count}).items():
-            columns_of_all.setdefault(column, []).extend(values)
-    by_file, without_file = find_columns(columns_of_all, FILE), columns_of_all.copy()
-    files = without_file.pop(FILE)
+    heads = [{name: values[: ROWS // len(samples)] for name, values in sample.columns.items()} for sample in samples]
+    row_counts = (len(next(iter(head.values()), ())) for head in heads)
+    files = [name for name, count in zip(names[::every], row_counts, strict=True) for _ in range(count)]
+    without_file = {name: [value for head in heads for value in head[name]] for name in first.columns}
+    by_file = find_columns({**without_file, FILE: files}, FILE)
     # Columns of no field yet: all if one is missing, as then all names are guesses.
     free = without_file.keys() - (() if by_file.missing else names_in(by_file.names.values()))
     if any(_is_id_of(files, without_file[name]) for name in free):
         return replace(first, columns=without_file)  # it names vehicles itself
     if by_file.missing or by_file.is_doubtful or find_columns(without_file).has_ids:
         return _with_more_rows(first, paths)  # files are not of vehicles
-    return replace(first, columns=columns_of_all)
+    return replace(first, columns={**without_file, FILE: files})
 
 
 def _is_id_of(files: Sequence[str], values: Sequence[Any]) -> bool:

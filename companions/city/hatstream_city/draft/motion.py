@@ -7,7 +7,7 @@ speeds. `speed` is in the feed's unit. `is_nowhere`: at sea or in Antarctica.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -77,16 +77,15 @@ class Track(NamedTuple):
         return DraftPositions(codes_of(ids), self.us, self.lat, self.lon, speed_or_nan).where(self.fits)
 
 
-def track_of(time: Any, lat: Any, lon: Any, *, timed: bool = True) -> Track:
-    """Converts instants, and Arrow columns of positions. timed: rows need one of this century."""
-    lats, lons = units().numbers(lat), units().longitudes(lon)
-    return Track(time.us, lats.values, lons.values, are_positions(lats, lons) & (in_century(time) | (not timed)))
+def track_of(layout_units: Any, time: Any, lat: Any, lon: Any, *, timed: bool = True) -> Track:
+    """Reads Arrow columns of times and positions, of which (0, 0) means no fix.
 
-
-def are_positions(lat: Any, lon: Any) -> Bools:
-    """Marks rows with a place on earth; (0, 0) means no fix."""
-    on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-    return np.asarray(lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0)))
+    timed: rows need a time of this century.
+    """
+    times, lats, lons = layout_units.instants(time), layout_units.numbers(lat), layout_units.longitudes(lon)
+    on_earth = (np.abs(lats.values) <= 90) & (np.abs(lons.values) <= 180)
+    fits = lats.valid & lons.valid & on_earth & ((lats.values != 0) | (lons.values != 0))
+    return Track(times.us, lats.values, lons.values, fits & (in_century(times) | (not timed)))
 
 
 class Steps(NamedTuple):
@@ -149,10 +148,11 @@ def _are_near(rows: DraftPositions, steps: Steps) -> Bools:
     return np.asarray(steps.metres <= 200 + 45 * (steps.step_s + rounded_s))
 
 
-def clearest(agreements: Mapping[Any, float]) -> Any:
-    """Picks the choice that agrees best; the first unless another is clearly better."""
-    first, best = next(iter(agreements)), max(agreements, key=agreements.__getitem__)
-    return best if agreements[best] > agreements[first] + 0.05 else first
+def clearest(choices: Mapping[Any, DraftPositions], score: Callable[[DraftPositions], float]) -> Any:
+    """Picks the choice whose rows score best; the first unless another is clearly better."""
+    scores = {choice: score(rows) for choice, rows in choices.items()}
+    first, best = next(iter(scores)), max(scores, key=scores.__getitem__)
+    return best if scores[best] > scores[first] + 0.05 else first
 
 
 def speed_agreement(rows: DraftPositions) -> float:

@@ -14,8 +14,8 @@ import re
 import struct
 import zipfile
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -103,11 +103,13 @@ def is_timetable(path: Path) -> bool:
 def _sample(path: str, data: bytes) -> Sample:
     """Reads first rows in the format of `data`, the file's first bytes."""
     if data.startswith((b"PAR1", b"Obj\x01")):
-        with _open_seekable(path, data) as file:
+        with open_input(path) as stream:
+            is_plain = type(stream) is io.BufferedReader  # else it is decompressed, and could not be read from its end
+            file: Any = stream if is_plain else io.BytesIO(stream.read())
             if data.startswith(b"PAR1"):
                 return _parquet_sample(file)
             layout("avro", {field: field for field in FIELDS}, "s")  # makes fastavro read all codecs, within bounds
-            return Sample("avro", _columns(list(map(_flat, cast(Any, islice(fastavro.reader(file), ROWS))))))
+            return Sample("avro", _columns(cast(Any, islice(fastavro.reader(file), ROWS))))
     start = data.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.decode("utf-8-sig", errors="replace"), is_array=start == b"[")
@@ -142,18 +144,6 @@ def _sample_by_layout(form: str, path: str) -> Sample:
     raise InputError(f"{path}: no layout reads it as {form}")
 
 
-@contextmanager
-def _open_seekable(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file for random access. data: its first bytes, decompressed."""
-    with open(path.partition("\0")[0], "rb") as plain:  # of an archive's member, the archive
-        if plain.read(4) == data[:4]:  # not compressed
-            plain.seek(0)
-            yield plain
-            return
-    with open_input(path) as stream:
-        yield io.BytesIO(stream.read())
-
-
 def _parquet_sample(file: Any) -> Sample:
     """Reads the first ROWS rows of a Parquet file; nested columns are flattened."""
     parquet = pq.ParquetFile(file)
@@ -161,7 +151,7 @@ def _parquet_sample(file: Any) -> Sample:
     may_be_nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)  # binary ones may be points
     nested = [field.name for field in rows.schema if any(holds(field.type) for holds in may_be_nested)]
     plain = {name: rows.column(name).to_pylist() for name in rows.schema.names if name not in nested}
-    inside = _columns([_flat(record) for record in rows.select(nested).to_pylist()]) if nested else {}
+    inside = _columns(rows.select(nested).to_pylist()) if nested else {}
     return Sample("parquet", plain | inside)
 
 
@@ -186,7 +176,7 @@ def _is_text(data: bytes) -> bool:
 def _json(text: str, *, is_array: bool) -> Sample:
     """Samples JSON documents, or objects in them if these alone look like reports."""
     records = _array_start(text) if is_array else _documents(text)
-    columns = _columns([_flat(record) for record in records])
+    columns = _columns(records)
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
     samples = []  # of objects inside
@@ -206,8 +196,7 @@ def _rank(sample: Sample) -> tuple[int, ...]:
 
 def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
     """Samples the objects at a path in JSON."""
-    items = list(islice((item for record in records for item in _objects_under(record, steps, key=None)), ROWS))
-    columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
+    columns, records_path = _columns(islice(_objects_under(records, steps), ROWS)), path_of(steps)
     fixed_layout = _layout_of("json", columns, records_path)  # built in: it knows the path itself
     return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, {"records": records_path})
 
@@ -224,12 +213,14 @@ def path_of(steps: tuple[str, ...]) -> str:
 
 def _documents(text: str) -> list[dict[str, Any]]:
     """Reads a text's single object, or one per line. Raises ValueError without any."""
-    if (document := _record(text)) is not None:
-        return [document]
-    records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
-    if not records:
-        raise ValueError("no object on one line")
-    return records
+    for parts in ([text], text.splitlines()[: ROWS + 1]):
+        values = []
+        for part in parts:
+            with suppress(json.JSONDecodeError):
+                values.append(json.loads(part))
+        if records := [value for value in values if isinstance(value, dict)]:
+            return records
+    raise ValueError("no object on one line")
 
 
 def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -270,26 +261,18 @@ def _is_keyed(value: Any) -> bool:
     return commonest > min(len(value), _MOST_NESTED) / 2
 
 
-def _objects_under(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
-    """Yields the objects at a path's end.
-
-    json_path: remaining steps. key: the last key that ANY stood for, which the objects get under the name ANY, or None.
-    """
-    if not json_path:
-        if isinstance(record, dict):
-            yield record if key is None else {ANY: key, **record}
-        return
-    step, later_steps = json_path[0], json_path[1:]
-    if step == EACH:
-        is_single = later_steps and isinstance(record, dict)  # one object stands for an array of one
-        inner = record if isinstance(record, list) else [record] if is_single else []
-        for item in inner:
-            yield from _objects_under(item, later_steps, key)
-    elif isinstance(record, dict) and step == ANY:
-        for inner_key, item in record.items():
-            yield from _objects_under(item, later_steps, inner_key)
-    elif isinstance(record, dict):
-        yield from _objects_under(record.get(step), later_steps, key)
+def _objects_under(records: Sequence[Any], steps: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yields the objects at a path's end; a member ANY is ANY's last key."""
+    inside: list[tuple[str | None, Any]] = [(None, record) for record in records]  # values so far, with such keys
+    for number, step in enumerate(steps, 1):
+        outside, inside = inside, []
+        for key, value in outside:
+            if step == EACH:
+                is_single = number < len(steps) and isinstance(value, dict)  # one object stands for an array of one
+                inside += [(key, item) for item in (value if isinstance(value, list) else [value] * is_single)]
+            elif isinstance(value, dict):
+                inside += value.items() if step == ANY else [(key, value.get(step))]
+    return ({ANY: key, **value} if key is not None else value for key, value in inside if isinstance(value, dict))
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
@@ -308,15 +291,6 @@ def _array_start(text: str) -> list[dict[str, Any]]:
     if not objects or _MORE_THAN_ARRAY.match(text, index):
         raise ValueError("an array without objects, or not alone")
     return objects
-
-
-def _record(line: str) -> dict[str, Any] | None:
-    """Parses a line of JSON Lines; None if it is no object."""
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,10 +312,11 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
-    """Turns records into columns, None where a record lacks a key."""
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: [record.get(name) for record in records] for name in names}
+def _columns(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Flattens records to columns, None where a record lacks a key."""
+    flat_records = list(map(_flat, records))
+    names = dict.fromkeys(name for record in flat_records for name in record)
+    return {name: [record.get(name) for record in flat_records] for name in names}
 
 
 def _csv(text: str) -> Sample:

@@ -25,29 +25,22 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
-from hatstream_city.timetable.positions import FAR_M, Floats, Int64s, Middle, cells_at, distance_m, middle_of
+from hatstream_city.timetable.positions import FAR_M, Floats, Int64s, are_plausible, cells_at, distance_m
 
 MOST_BYTES = 4 << 30  # of one table, expanded
 SMALL_BYTES, EXPANSION = 64 << 20, 100
 """A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
 WEEKDAYS = tuple(f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
-_COLUMNS_BY_TABLE: Mapping[str, tuple[str, ...]] = {
-    "agency": ("agency_name", "agency_timezone"),
-    "stops": ("stop_id", "stop_name", "stop_lat", "stop_lon"),
-    "routes": ("route_id", "route_short_name", "route_long_name", "route_color"),
-    "trips": ("trip_id", "route_id", "service_id", "shape_id", "block_id", "direction_id"),
-    "stop_times": ("trip_id", "stop_sequence", "stop_id", "arrival_time", "departure_time"),
-    "shapes": ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon"),
-    "calendar": ("service_id", "start_date", "end_date", *WEEKDAYS),
-    "calendar_dates": ("service_id", "date", "exception_type"),
-    "frequencies": ("trip_id", "start_time", "end_time", "headway_secs"),
-}
-_NEEDED_BY_TABLE = {  # columns that every feed has, by table
-    "agency": ("agency_timezone",),
-    "stops": ("stop_id", "stop_lat", "stop_lon"),
-    "routes": ("route_id",),
-    "trips": ("trip_id", "route_id", "service_id"),
-    "stop_times": ("trip_id", "stop_id"),
+_COLUMNS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # those that every feed has, and others
+    "agency": (("agency_timezone",), ()),
+    "stops": (("stop_id", "stop_lat", "stop_lon"), ("stop_name",)),
+    "routes": (("route_id",), ("route_short_name", "route_long_name", "route_color")),
+    "trips": (("trip_id", "route_id", "service_id"), ("shape_id", "block_id", "direction_id")),
+    "stop_times": (("trip_id", "stop_id"), ("stop_sequence", "arrival_time", "departure_time")),
+    "shapes": ((), ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon")),
+    "calendar": ((), ("service_id", "start_date", "end_date", *WEEKDAYS)),
+    "calendar_dates": ((), ("service_id", "date", "exception_type")),
+    "frequencies": ((), ("trip_id", "start_time", "end_time", "headway_secs")),
 }
 MOST_SERVICE_S = 4 * 86_400  # a frequency ends within so long after midnight
 _DAMAGE_ERRORS = (  # what reading a damaged feed raises
@@ -106,11 +99,6 @@ class Gtfs:
         return np.asarray(pc.fill_null(rows, -1).to_numpy().astype(np.int64))
 
     @cached_property
-    def middle(self) -> Middle:
-        """The middle of all stops."""
-        return middle_of(self.numbers("stops", "stop_lat"), self.numbers("stops", "stop_lon"))
-
-    @cached_property
     def stop_positions(self) -> tuple[Floats, Floats]:
         """Latitude and longitude of each stop; NaN where missing."""
         return self._positions("stops", "stop_lat", "stop_lon")
@@ -123,7 +111,7 @@ class Gtfs:
     def _positions(self, table: str, *columns: str) -> tuple[Floats, Floats]:
         """Reads two columns of degrees, NaN where far from the middle of all stops."""
         lat, lon = (self.numbers(table, column) for column in columns)
-        fits = self.middle.holds(lat, lon)
+        fits = are_plausible(lat, lon, *(self.numbers("stops", column) for column in ("stop_lat", "stop_lon")))
         return np.where(fits, lat, np.nan), np.where(fits, lon, np.nan)
 
     @cached_property
@@ -176,20 +164,20 @@ class Gtfs:
 def read_gtfs(path: Path) -> Gtfs:
     """Reads a feed, a zip or a folder. Raises InputError."""
     tables, skipped = {}, 0
-    for name, columns in _COLUMNS_BY_TABLE.items():
+    for name, (needed, others) in _COLUMNS_BY_TABLE.items():
         try:
             with _opened(path, f"{name}.txt") as file:
                 line = file.readline(1 << 16).decode("utf-8-sig")
             with _opened(path, f"{name}.txt") as file:  # from its start again
-                table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), columns)
+                table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), needed + others)
         except FileNotFoundError:
-            if name in _NEEDED_BY_TABLE:
+            if needed:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
-            table, bad_rows = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
+            table, bad_rows = pa.table({column: pa.array([], pa.string()) for column in others}), 0
         except _DAMAGE_ERRORS:
             rule = "cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             raise InputError(f"{path}: {name}.txt {rule}") from None
-        for column in _NEEDED_BY_TABLE.get(name, ()):
+        for column in needed:
             if table.num_rows == 0:
                 suffix = " with as many columns as its header" if bad_rows else ""
                 raise InputError(f"{path}: {name}.txt has no row{suffix}")
@@ -231,10 +219,8 @@ def _opened(path: Path, name: str) -> IO[bytes]:
             raise FileNotFoundError(name)
         if members[1:]:
             raise InputError(f"{path} holds more than one {name}: unpack it, and name the folder of one feed")
-        if members[0].file_size > MOST_BYTES:
-            raise zipfile.BadZipFile(f"{name} expands to more than {MOST_BYTES} bytes")
-        if members[0].file_size > max(SMALL_BYTES, EXPANSION * members[0].compress_size):
-            raise zipfile.BadZipFile(f"{name} expands to more than {EXPANSION} times its size")
+        if members[0].file_size > min(MOST_BYTES, max(SMALL_BYTES, EXPANSION * members[0].compress_size)):
+            raise zipfile.BadZipFile(f"{name} expands to too much")
         return archive.open(members[0])
 
 
@@ -271,15 +257,11 @@ def _interpolate(trip: Int64s, s: Floats) -> Floats:
 
     trip: (stops,), ascending rows of trips. s: (stops,), seconds since midnight, NaN where missing.
     """
-    known = np.flatnonzero(~np.isnan(s))
-    if known.size == s.size or not known.size:
-        return s
-    rows = np.arange(s.size)
-    upper = np.searchsorted(known, rows).clip(0, known.size - 1)  # index in `known` of the first known row from here on
-    lower = (upper - (known[upper] > rows)).clip(0)  # and of the last one until here
-    low, high = known[lower], known[upper]  # the nearest known rows
-    is_between = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
-    fraction = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
+    is_known, rows = ~np.isnan(s), np.arange(s.size)
+    low = np.maximum.accumulate(np.where(is_known, rows, 0))  # the last known row until here
+    high = np.minimum.accumulate(np.where(is_known, rows, s.size - 1)[::-1])[::-1]  # and the first one from here on
+    fraction = (rows - low) / np.maximum(high - low, 1)
+    is_between = (trip[low] == trip) & (trip[high] == trip)
     return np.where(is_between, s[low] + fraction * (s[high] - s[low]), s)
 
 

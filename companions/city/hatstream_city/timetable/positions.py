@@ -1,7 +1,6 @@
 """Measures distances of positions, and finds their cells."""
 
 from itertools import repeat
-from typing import NamedTuple
 
 import h3.api.basic_int as h3_int
 import numpy as np
@@ -31,30 +30,19 @@ def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     return np.fromiter(cells, np.int64, lat.size)
 
 
-class Middle(NamedTuple):
-    """Centre of all stops, (3,) metres from the earth's; far_m: radius of plausible positions."""
-
-    xyz: Floats
-    far_m: float
-
-    def holds(self, lat: Floats, lon: Floats) -> NDArray[np.bool_]:
-        """Marks positions within far_m of the middle."""
-        near: NDArray[np.bool_] = np.linalg.norm(_xyz(lat, lon) - self.xyz, axis=1) <= self.far_m
-        return are_somewhere(lat, lon) & near
-
-
-def middle_of(lat: Floats, lon: Floats) -> Middle:
-    """Finds the middle of positions by medians, which a few wrong ones hardly move."""
-    valid = are_somewhere(lat, lon)
-    if not valid.any():
-        return Middle(np.zeros(3), far_m=np.inf)  # nothing is too far from it
-    xyz = _xyz(lat[valid], lon[valid])
-    middle: Floats = np.median(xyz, axis=0)
-    half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))  # half of the positions are nearer
-    return Middle(middle, far_m=max(FAR_M, FAR_TIMES * half_m))
+def are_plausible(lat: Floats, lon: Floats, stop_lat: Floats, stop_lon: Floats) -> NDArray[np.bool_]:
+    """Marks positions on earth, not around (0, 0), nor far from all stops."""
+    known = _are_somewhere(stop_lat, stop_lon)
+    if not known.any():  # nothing is too far
+        return _are_somewhere(lat, lon)
+    stops = _xyz(stop_lat[known], stop_lon[known])
+    middle = np.median(stops, axis=0)  # which a few wrong ones hardly move
+    half_m = float(np.median(np.linalg.norm(stops - middle, axis=1)))  # half of the stops are nearer
+    far_m = np.linalg.norm(_xyz(lat, lon) - middle, axis=1)
+    return np.asarray(_are_somewhere(lat, lon) & (far_m <= max(FAR_M, FAR_TIMES * half_m)))
 
 
-def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
+def _are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
     """Marks positions on earth and away from (0, 0)."""
     on_earth = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
     return np.asarray(on_earth & ((np.abs(lat) > NOWHERE) | (np.abs(lon) > NOWHERE)))

@@ -157,18 +157,17 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
     The arrays are (visits,); a fifth one, (runs,), is each run's block, or -1. Raises InputError above MOST_VISITS.
     """
     times, departures = feed.stop_times, departures_of(feed)
-    start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))  # rows of each trip
-    trips, start, end = (column[end > start] for column in (trips, start, end))  # those with stops
+    trips = trips[np.isin(trips, times.trip)]  # those with stops
     # A trip that no frequency repeats has one departure.
     runs = np.array([sum(map(len, departures.get(trip, [range(1)]))) for trip in trips.tolist()], np.int64)
-    visits = int(((end - start) * runs).sum())
+    visits = int((np.bincount(times.trip)[trips] * runs).sum())
     if visits > MOST_VISITS:
         raise InputError(
             f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
             "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
         )
-    trip_of_run, shift_s = _runs(departures, trips, times.s[start])
-    run, row = _expanded(np.repeat(start, runs), np.repeat(end, runs))  # of each visit: its run, and row of stop_times
+    trip_of_run, shift_s = _runs(departures, trips, times.s[np.searchsorted(times.trip, trips)])
+    run, row = _matches(times.trip, trip_of_run)  # of each visit: its run, and row of stop_times
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)[trip_of_run]
     block[np.isin(trip_of_run, [*departures])] = -1  # several runs at once cannot be one vehicle's
@@ -202,14 +201,15 @@ def _runs(departures: Mapping[int, list[range]], trips: Int64s, first_s: Int64s)
     return trip, shift_s
 
 
-def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-    """Lists the integers of the ranges low..high - 1, each with its range's index.
+def _matches(ascending: Int64s, values: Int64s) -> tuple[Int64s, Int64s]:
+    """Lists rows of an ascending column that equal values, after these values' indices.
 
-    >>> _expanded(np.array([5, 8]), np.array([7, 9]))
-    (array([0, 0, 1]), array([5, 6, 8]))
+    >>> _matches(np.array([3, 4, 4, 6]), np.array([4, 3]))
+    (array([0, 0, 1]), array([1, 2, 0]))
     """
+    low, high = (np.searchsorted(ascending, values, side) for side in ("left", "right"))
     sizes = high - low
-    start = np.cumsum(sizes) - sizes  # where each range begins in the result
+    start = np.cumsum(sizes) - sizes  # where each value's rows begin in the result
     return np.repeat(np.arange(low.size), sizes), np.arange(sizes.sum()) - np.repeat(start - low, sizes)
 
 
@@ -339,23 +339,21 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
     rows = np.flatnonzero(~np.isnan(feed.stop_positions[0][times.stop]))
     trip, stop, s = times.trip[rows], times.stop[rows], times.s[rows]
     lat, lon = (degrees[stop] for degrees in feed.stop_positions)
-    is_start = np.append(True, trip[1:] != trip[:-1])[: trip.size]
-    step_m = np.where(is_start, 0.0, distance_m(np.roll(lat, 1), np.roll(lon, 1), lat, lon))
-    begins = np.flatnonzero(is_start)
-    sizes = np.diff(np.append(begins, trip.size))  # stops of each trip
+    step_m = distance_m(np.roll(lat, 1), np.roll(lon, 1), lat, lon)
+    _, begins, sizes = np.unique(trip, return_index=True, return_counts=True)  # first stop, and number, by trip
+    step_m[begins] = 0.0
     along_m = np.cumsum(step_m) - np.repeat(np.cumsum(step_m)[begins], sizes)
-    length_m = np.maximum.reduceat(along_m, begins) if begins.size else along_m
+    length_m = along_m[begins + sizes - 1]
     share = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at stops; no 0 / 0
     trip_of_run, shift_s = _runs(departures_of(feed), trip[begins], s[begins])
     for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // 20_000):  # chunks bound the memory
         trips, later_s = trip_of_run[runs], shift_s[runs]
-        low, high = (np.searchsorted(passages.line, feed.lines.of_trip[trips], side) for side in ("left", "right"))
-        run, row = _expanded(low, high)  # pairs of a run, by its index in `runs`, and a row of passages
+        run, row = _matches(passages.line, feed.lines.of_trip[trips])  # a run, by its index in `runs`, and a passage
         # Shares of the way are 0 to 1, so 2 * trip + share ascends over all trips: one interpolation serves them all.
         edges = (np.interp(2 * trips[run] + edge[row], 2 * trip + share, s) for edge in (passages.start, passages.end))
         start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
         on_way = runs[run], trips[run], passages.cell[row], start_s, end_s
-        run, row = _expanded(*(np.searchsorted(trip, trips, side) for side in ("left", "right")))  # rows of stops
+        run, row = _matches(trip, trips)  # a run and a row of stops
         stop_s = s[row] + later_s[run]
         at_stops = runs[run], trips[run], stop_cells[stop[row]], stop_s, stop_s
         yield tuple(map(np.concatenate, zip(on_way, at_stops, strict=True)))

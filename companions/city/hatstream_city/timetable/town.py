@@ -109,7 +109,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     outline = h3.cells_to_geo([h3.int_to_str(cell) for cell in cells.tolist()])  # which holds exactly these cells
     documents = {
         REGION: {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": outline},
-        PLACES: places_document(feed, cells, passages, resolution),
+        PLACES: places_document(feed, cells, passages, stop_cells),
         GROUND: ground_document(feed),
     }
     calendar, visits = calendar_of(feed), dict[str, float]()
@@ -153,22 +153,21 @@ SIMPLE_M = 15.0  # how far a drawn line may lie from the real one
 MOST_ROUTES_NAMED = 12
 
 
-def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: int) -> dict[str, Any]:
+def places_document(feed: Gtfs, cells: Int64s, passages: Passages, stop_cells: Int64s) -> dict[str, Any]:
     """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures.
 
-    cells: H3, of the region. passages: of lines through cells.
+    cells: H3, of the region. passages: of lines through cells. stop_cells: of each stop, 0 without a position.
     """
     lat, lon = feed.stop_positions
-    stop_cell = cells_or_none(lat, lon, resolution)
     departures_by_stop = np.bincount(feed.stop_times.stop, minlength=lat.size)
     names = feed.tables["stops"]["stop_name"].to_pylist()
-    busiest = {  # stop by cell (0: no position): the last one stays
-        int(stop_cell[stop]): int(stop)
+    busiest = {  # stop by cell: the last one stays
+        int(stop_cells[stop]): int(stop)
         for stop in np.argsort(departures_by_stop, kind="stable")
-        if stop_cell[stop] and names[stop]
+        if stop_cells[stop] and names[stop]
     }
     routes = _routes_by_cell(feed, passages)
-    departures_by_cell = Counter(stop_cell[feed.stop_times.stop].tolist())
+    departures_by_cell = Counter(stop_cells[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
         stop, prefix = busiest.get(cell), ""
