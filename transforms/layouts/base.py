@@ -99,7 +99,7 @@ class Units:
 
     def values(self, column: pa.Array) -> Numbers:
         """Reads numbers, or delays in seconds from a pair of actual and scheduled times."""
-        if not are_parts(column.type):  # but one column
+        if not are_parts(column.type):  # a single column
             return self.numbers(column)
         actual, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
         valid = actual.valid & scheduled.valid

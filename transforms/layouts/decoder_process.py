@@ -40,7 +40,7 @@ BYTE_CPU_S, ROW_CPU_S = 1e-6, 2e-4
 """Processor time for one batch; and for all batches that much again, for each byte of input and each row found: the
 last resort, ten times above what the slowest layout needs for honest rows. Those of a batch take half a second."""
 BATCH_BYTES = 256 << 20  # most of one batch, which whoever asked for it holds: ids that are read are a sixth
-MESSAGE_ROWS = 1 << 20  # most rows of one message; those of a poll are held together until all of it is decoded
+MESSAGE_ROWS = 1 << 20  # most rows of a message, and of messages decoded together, which are held until all are decoded
 PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # lines are bounded, so these layouts are safe to decode in this process
@@ -256,7 +256,7 @@ def send(file: IO[bytes], *messages: bytes) -> None:
 
 
 def receive(file: IO[bytes]) -> bytes:
-    """Reads one part, empty where the other side ended."""
+    """Reads one part that `send` wrote; empty where the sender ended."""
     size = file.read(8)
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 

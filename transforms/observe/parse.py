@@ -127,7 +127,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
-    # A public key may be a word that as an id says that there is none, such as NA.
+    # A public key may be a word such as NA, which in the place of an id says that there is none.
     columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
     code, ids, missing, bad = join_ids(columns, BETWEEN.encode())
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
@@ -177,9 +177,9 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 
 
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
-    """Finds the cells, pieces or keys of observations; drops and counts those outside."""
+    """Finds observations' cells, pieces of places, or keys; drops and counts those outside."""
     resolution = ground.resolution
-    cells = observations.lon_e7  # without cells it holds the numbers of keys, see `records.BY_KEY`
+    cells = observations.lon_e7  # rows with a key in place of a position have its number here
     if resolution is not None:
         cells = cells_at(observations.lat_e7, cells, resolution)
     key = ground.keys(cells, observations.heading)  # each row's cell, piece or key number

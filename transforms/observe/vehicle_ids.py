@@ -153,7 +153,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 
 
 def merged(columns: Sequence[Int64s]) -> MergedIds:
-    """Counts distinct ids of `spellings`, (ids, 3), and those that other forms would merge."""
+    """Counts distinct ids in batches' `spellings`, and how many other forms would merge."""
     hashes = np.concatenate([*columns, np.zeros((0, 3), np.int64)])
     texts, folded, integers = (np.unique(column).size for column in hashes.T)  # distinct ones of each form
     return MergedIds(texts, texts - folded, texts - integers)

@@ -99,17 +99,17 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     if header.codec not in _EXPAND_BY_CODEC:
         codec = header.codec if header.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND_BY_CODEC)} are read")
-    paths = tuple(map(steps_of, table.columns))
+    column_steps = tuple(map(steps_of, table.columns))
     schema: Any = header.writer_schema
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    kinds = [_type_at(path, schema, steps) for steps in paths]  # each column's schema
+    kinds = [_type_at(path, schema, steps) for steps in column_steps]  # each column's schema
     targets = tuple(
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
     _strip(schema)  # in place, of logical types: an invalid datetime would stop the file
-    tops = {steps[0] for steps in paths}  # names of the record's fields that are needed
+    tops = {steps[0] for steps in column_steps}  # names of the record's fields that are needed
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     unions = [_branches(kind) for kind in kinds]
     names_of = [{branch.get("type") if isinstance(branch, dict) else branch for branch in union} for union in unions]
@@ -121,7 +121,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     file.seek(0)
     reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)  # likewise: this reader has read the header anew
-    top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in paths))
+    top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in column_steps))
     row_count, row_nulls = 0, _fields_of_nothing(reader.writer_schema)
     # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
@@ -132,10 +132,11 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if row_count * row_nulls > most_nulls:
             raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
-        columns = [walk(values, steps[1:]) for values, steps in zip(zip(*rows, strict=True), paths, strict=True)]
+        pairs = zip(zip(*rows, strict=True), column_steps, strict=True)
+        columns = [walk(values, steps[1:]) for values, steps in pairs]
         if has_bytes:
-            pairs = zip(columns, targets, strict=True)
-            columns = [list(map(_decoded, values, repeat(target))) for values, target in pairs]
+            targeted = zip(columns, targets, strict=True)
+            columns = [list(map(_decoded, values, repeat(target))) for values, target in targeted]
         yield _batch(columns, table.fields, targets)
 
 

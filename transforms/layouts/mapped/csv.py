@@ -19,7 +19,7 @@ BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)
 
 _BLANKS_PATTERN = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
-"""At either end of a line, and those that follow another."""
+"""Blanks at either end of a line, and those that follow another blank."""
 _SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")  # what spreadsheets write before the header
 
 

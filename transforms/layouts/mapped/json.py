@@ -42,7 +42,7 @@ class JsonRecords(RecordLayout):
             raise ValueError("columns: '*' is the key of a record, and input.records has none: such as entity.*")
 
     @property
-    def _documents(self) -> tuple[str, ...]:
+    def _record_paths(self) -> tuple[str, ...]:
         """Paths of records in documents; empty for lines or an array."""
         return self.fixed_records if self.records is None else (self.records,)
 
@@ -57,11 +57,11 @@ class JsonRecords(RecordLayout):
             if elements is None:
                 raise UnreadableFile(path, "a JSON array that is damaged or cut short")
             yield from batches_of_records(elements, self.paths)
-        elif self._documents:  # one document, with its records at one of these paths
+        elif self._record_paths:  # one document, with its records at one of these paths
             try:
-                yield from batches_of_snapshot(_whole(path, "a JSON document"), self._documents, self.paths)
+                yield from batches_of_snapshot(_whole(path, "a JSON document"), self._record_paths, self.paths)
             except NoSnapshot:
-                named = " or ".join(map(repr, self._documents))
+                named = " or ".join(map(repr, self._record_paths))
                 raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
         else:
             with opened(path) as file:
@@ -69,7 +69,7 @@ class JsonRecords(RecordLayout):
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages, refusing invalid documents."""
-        if not self._documents:  # each message is a record
+        if not self._record_paths:  # each message is a record
             yield table_of_records(payloads, self.paths, refusals={})
             return
         for payload in payloads:
@@ -80,7 +80,7 @@ class JsonRecords(RecordLayout):
                 if self.records is None and (elements := array_of(payload)) is not None:
                     yield from batches_of_records(elements, self.paths)
                 elif payload.strip():
-                    yield from batches_of_snapshot(payload, self._documents, self.paths)
+                    yield from batches_of_snapshot(payload, self._record_paths, self.paths)
                 else:
                     raise NoSnapshot  # an empty message
             except NoSnapshot:
@@ -152,14 +152,14 @@ class NoSnapshot(ValueError):
     """Document without JSON, or without the records' array."""
 
 
-def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
+def batches_of_snapshot(data: bytes, dotted_paths: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
     """Reads records of one document, or of a document a line. Raises NoSnapshot.
 
-    documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
+    dotted_paths: of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
     record costs itself alone where the document is JSON.
     """
     data, keyed = data.removeprefix(BOM_UTF8), (base.ANY,) in paths.by_field  # column "*": a record's key in its object
-    record_paths = tuple(map(base.steps_of_records, documents))
+    record_paths = tuple(map(base.steps_of_records, dotted_paths))
     try:
         decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
         records = list(_inside(decode(data), keyed))
@@ -207,7 +207,7 @@ def _document(record_paths: tuple[Path, ...]) -> Any:
 
     Where an array's objects are no records but hold them, a single object may stand in its place.
     """
-    if record_paths == ((),):
+    if record_paths == ((),):  # the paths have led to a record
         return msgspec.Raw
     tops = list(dict.fromkeys(path[0] for path in record_paths))
     if tops[0] in (base.EACH, base.ANY):  # as paths are disjoint, all of them begin with it

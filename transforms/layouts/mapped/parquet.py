@@ -49,12 +49,12 @@ class ParquetTable(MappedLayout):
             try:
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
-                paths = [_path(column, parquet.schema_arrow) for column in self.columns]
+                heads_and_steps = [_path(column, parquet.schema_arrow) for column in self.columns]
                 needed = list(dict.fromkeys(_stored(column, parquet.schema_arrow) for column in self.columns))
                 (number, shares), groups = share, parquet.metadata.num_row_groups
                 indices = list(range(number * groups // shares, (number + 1) * groups // shares))  # the share's groups
                 for batch in parquet.iter_batches(base.BATCH_ROWS, indices, columns=needed, use_threads=False):
-                    arrays = (_values_at(batch.column(head), steps) for head, steps in paths)
+                    arrays = (_values_at(batch.column(head), steps) for head, steps in heads_and_steps)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None

@@ -188,7 +188,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
         entity = gtfs_realtime_pb2.FeedEntity.FromString(data[start:end])
         if entity.HasField(layout.kind) and not entity.is_deleted:
             row = tuple(reader(entity, header_s) for reader in readers)
-            yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row  # protobuf leaves these bytes
+            yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row  # bad texts stay bytes
     if not has_header:
         raise DecodeError
 

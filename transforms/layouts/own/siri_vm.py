@@ -120,7 +120,7 @@ class _Feed:
         self._is_long = False
         self._is_delivery = False  # whether any delivery was seen
         self._rows: list[_Row] = []
-        self._too_long = 0  # activities with such a text
+        self._too_long = 0  # activities that are no rows, since the last batch
 
     def batches(self, file: BinaryIO) -> Iterator[RawBatch]:
         """Parses a document into batches. Raises _TooMuch or _DAMAGE_ERRORS."""
