@@ -6,7 +6,6 @@ of the total if enough of all reports, USEFUL or WELL, are at such places. DAY_N
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from dpops.levels.stages import UNIT, Stage, scaled
 from dpops.levels.strategy import PRIOR_SD_KMH, posterior_of, precisions_of
 from dpops.spread import INFORMATIVE_KMH, TYPICAL
 from dpops.types import Grid
+from pipelines.plan.needs import fewest
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.parts import ClassesRequest
@@ -147,11 +147,12 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
             maps = expected_maps(stage, larger, places=places, cells=cells, crowding=CONCENTRATED, days=days)
             return maps[0].ok >= WELL
 
-        needed = bisect_left(range(MOST_FLEET), True, lo=fleet.vehicles + 1, key=is_worth)
+        needed = fewest(is_worth, MOST_FLEET)
+        vehicles = "" if needed is None else f"some {needed:,} vehicles, or "
         answers.append(
             "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less "
             "than half of all reports are at known places after four weeks. Leave [places] out, then hexagons and "
-            f"hours keep the whole total. At {kinds[0].noun} it needs some {needed:,} vehicles, or a larger total."
+            f"hours keep the whole total. At {kinds[0].noun} it needs {vehicles}a larger total."
         )
     if chosen := [kind for kind in worth if kind.as_specified]:
         week = DAY_NUMBERS.index(7)
