@@ -132,11 +132,10 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if row_count * row_nulls > most_nulls:
             raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
-        pairs = zip(zip(*rows, strict=True), column_steps, strict=True)
-        columns = [walk(values, steps[1:]) for values, steps in pairs]
+        columns = list(map(walk, zip(*rows, strict=True), (steps[1:] for steps in column_steps)))
         if has_bytes:
-            targeted = zip(columns, targets, strict=True)
-            columns = [list(map(_decoded, values, repeat(target))) for values, target in targeted]
+            pairs = zip(columns, targets, strict=True)
+            columns = [list(map(_decoded, values, repeat(target))) for values, target in pairs]
         yield _batch(columns, table.fields, targets)
 
 

@@ -104,23 +104,21 @@ class _Feed:
 
     _path: names of the open elements. _at_vehicle: its length at the open VehicleActivity, 0 without. _row: texts of
     that activity; _is_long: whether one has more than LINE_BYTES, so that it is no row. _field: column of the open
-    element. _response: the delivery's ResponseTimestamp, once read.
+    element. _paths: columns by path below the activity. _response: the delivery's ResponseTimestamp, once read.
+    _rows, _too_long: rows, and number of activities that are none, since the last batch.
     """
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
-        # Column of each element that is read, by its path below VehicleActivity.
         self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
         self._response: str | None = None
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []
-        self._at_vehicle = 0
+        self._at_vehicle = self._too_long = 0
         self._row: _Row = {}
         self._field: str | None = None
-        self._is_long = False
-        self._is_delivery = False  # whether any delivery was seen
+        self._is_long = self._is_delivery = False
         self._rows: list[_Row] = []
-        self._too_long = 0  # activities that are no rows, since the last batch
 
     def batches(self, file: BinaryIO) -> Iterator[RawBatch]:
         """Parses a document into batches. Raises _TooMuch or _DAMAGE_ERRORS."""
