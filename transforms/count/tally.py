@@ -144,7 +144,7 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Marks one event per identity, (vehicle, time) and any key; counts the others."""
-    time = events.offset_us  # in the slot, of which all events are
+    time = events.offset_us  # since the start of the slot, which all events share
     if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
         time = time * MOST_KEYS + events.lon_e7  # time and key in one integer: lon_e7 holds the key's number then
     identity = packed_keys(vehicle, time)

@@ -30,7 +30,7 @@ def steps_of(text: str) -> Path:
 
 
 def steps_of_records(text: str) -> Path:
-    """Splits the path of JSON objects, which ends with EACH or ANY. Raises ValueError."""
+    """Splits a path of JSON objects, to end with EACH or ANY. Raises ValueError."""
     if not re.fullmatch(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*", text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)

@@ -313,7 +313,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     missing: Bools = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False) == 0
     if missing.any():
         text = pc.if_else(pa.array(missing), None, text)
-    seventh = pc.binary_slice(as_binary(text), 26, 27)  # digit of a fraction, as in 2026-05-13T08:15:00.123456789
+    seventh = pc.binary_slice(as_binary(text), 26, 27)  # of a fraction's digits, as in 2026-05-13T08:15:00.123456789
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")  # cut to 6 digits; over 44 are bad
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")  # after the hour: the cast takes hours alone

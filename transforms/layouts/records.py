@@ -42,7 +42,7 @@ class RecordLayout(MappedLayout):
     """Base of layouts of JSON records; columns are dotted paths, numbers index arrays."""
 
     def check(self) -> None:
-        """Raises ValueError for columns that index objects, as all other objects would be lost."""
+        """Raises ValueError for columns of one object in an array: others would be lost."""
         for field, name in zip(self.fields, self.columns, strict=True):
             refuse_steps(field, name)
             *parents, _last = steps = name.split(".")

@@ -26,7 +26,6 @@ from transforms.records import REFUSED, Messages, Refused
 from transforms.sources import unbounded
 from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import PROMISE
 from transforms.steps.metrics import Parting, Refusal, count
 from transforms.steps.observe import counted
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
@@ -65,7 +64,7 @@ class _Offsets(unbounded.UnboundedProvider):
         return OffsetRange(element.offset, unbounded.NO_END)
 
 
-_OFFSETS = beam.DoFn.RestrictionParam(_Offsets())
+_OFFSETS, _PROMISE = beam.DoFn.RestrictionParam(_Offsets()), unbounded.PROMISE
 
 
 class _ReadPartition(beam.DoFn):
@@ -82,7 +81,7 @@ class _ReadPartition(beam.DoFn):
             partition.close()
 
     @beam.DoFn.unbounded_per_element()
-    def process(self, element: PartitionStart, tracker: Any = _OFFSETS, estimator: Any = PROMISE) -> Iterator[Any]:
+    def process(self, element: PartitionStart, tracker: Any = _OFFSETS, estimator: Any = _PROMISE) -> Iterator[Any]:
         """Polls once: yields messages with lateness bounds, moves the watermark, resumes later."""
         start = PartitionStart(*element)
         position = tracker.current_restriction().start

@@ -68,7 +68,7 @@ class Poll(NamedTuple):
     position: int  # next offset
     removed: int  # offsets removed unread by retention
     at_ms: int  # wall clock at the start
-    idle: bool  # no message came for a while, or lay unread
+    idle: bool  # for a while no message has come, and none lies unread
     outage_over: bool = True  # what producers held back in an outage has come
 
 
@@ -142,7 +142,7 @@ class Partition:
             self._last_message_s = time.monotonic()
             with suppress(KafkaException):  # the next poll asks again
                 self._check_partitions(self._last_message_s)
-        elif out_of_range:
+        elif out_of_range:  # the position is not, or not any more, in the partition
             next_position = self._earliest(position)
             removed = next_position - position
         else:
@@ -170,7 +170,7 @@ class Partition:
         return messages, out_of_range
 
     def _is_idle(self, position: int) -> bool:
-        """Checks, once per IDLE_S, that the broker has no more: outages are no silence."""
+        """Checks, once per IDLE_S, that a broker answers and has no further message."""
         now_s = time.monotonic()
         if now_s - self._last_message_s < IDLE_S or now_s - self._last_asked_s < IDLE_S:
             return False

@@ -45,7 +45,7 @@ class Watermark:
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
         """Computes the watermark after a poll; `promised` if unmoved.
 
-        newest_ms: newest plausible timestamp. idle: no message came for a while or lay unread at `now_ms`.
+        newest_ms: newest plausible timestamp. idle: for a while no message has come, and none lies unread.
         """
         newest_ms = now_ms if idle else newest_ms
         if newest_ms is None:
