@@ -262,7 +262,7 @@ def _flat_columns(
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        most = 1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2  # 4 parts; a pair
+        most = 1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2  # 4: parts of an id
         if len(listed) > most:
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:

@@ -129,7 +129,7 @@ _NOT_AUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUT
 
 
 def check_clock(topic: Topic) -> None:
-    """Raises KafkaSourceError unless the broker stamps messages, or each message's type decides.
+    """Raises KafkaSourceError if the topic's setting lets producers stamp messages.
 
     A producer's time may be old when its message is appended: the watermark, moved by others' messages, would then
     decide about its reports.
