@@ -194,7 +194,7 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
 
 def variance_around(cdf: Float64s, centre: Float64s) -> Float64s:
-    """Computes distributions' second moments around `centre`, (rows,) bins; noise may make it negative."""
+    """Computes second moments around `centre`, (rows,) bins; of raw functions perhaps negative."""
     share = np.diff(_with_ends(cdf), axis=1)
     distance = np.arange(share.shape[1]) + 0.5 - centre[:, None]  # of bins' middles, (rows, K)
     return np.cumsum(share * distance**2, axis=1)[:, -1]  # sums in order: the same bits on every machine

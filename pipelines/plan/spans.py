@@ -207,13 +207,15 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
 
 
 def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | None, days: int) -> tuple[float, float]:
-    """Forecasts shares of `ok` rows, and of reports in them, after some days.
+    """Forecasts `ok` shares of HATs with a trip, and of their reports.
 
     A HAT is `ok` where the cautious end of its number of vehicles is at least LEAST_VEHICLES. Vehicles, hence reports,
     are distributed as a week's trips, (slots, cells); lognormally if these are alike, and wider if they are unknown.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers: some may have no trip
+    spread = (
+        HAT_SPREAD if trips is None else fitted.BUSIER**2
+    )  # prior variance of log numbers; more if trips are unknown
     # Posterior variances for _VEHICLES, 1 to 1,000. Neighbours and hours lower noise to SMOOTHED of it, like more days.
     variances = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # The cautious of equally likely numbers, (vehicles, NODES). Under secret counts HATs vary around estimates too.

@@ -75,8 +75,9 @@ def estimates_of_product(
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]  # of the rows
     product_column = {"product": [product] * len(times)}
     of_places = {name: [*column] * len(spans) for name, column in by_place.items()}
-    first, last = ({}, product_column | of_places) if by_place else (product_column, {})
-    hats = _columns(estimates, list(spans), names, policy.on(slots[0].period), first, last)
+    # Columns before and after the estimates' optional ones: files have "product" first, those of places among the last.
+    before, after = ({}, product_column | of_places) if by_place else (product_column, {})
+    hats = _columns(estimates, list(spans), names, policy.on(slots[0].period), before, after)
     geometries = dict(zip(names, grouped.geometries, strict=False))  # none of H3 cells
     hats = replace(hats, spans=times, geometries=geometries)
     start, end = slots[0].start, slots[-1].end
@@ -88,12 +89,12 @@ def _columns(
     slots_of_rows: Sequence[int],
     cell_names: Sequence[str],
     policy: LevelsPolicy,
-    first: Mapping[str, list[Any]] = {},
-    last: Mapping[str, list[Any]] = {},
+    before: Mapping[str, list[Any]] = {},
+    after: Mapping[str, list[Any]] = {},
 ) -> HatColumns:
     """Builds the result's columns, all cells slot after slot.
 
-    slots_of_rows: indices of slots. first, last: columns before and after the estimates' optional ones.
+    slots_of_rows: indices of slots. before, after: columns before and after the estimates' optional ones.
     """
     unit = policy.value
     matrices = (estimates.value, estimates.lower95, estimates.upper95, estimates.sd)  # (cells, slots)
@@ -122,7 +123,7 @@ def _columns(
         estimates=of_cells,
         vehicles=[None] * value.size,  # counts are secret
         reports=[None] * value.size,
-        optional={**first, **optional, **last, "model": [VERSION] * value.size},
+        optional={**before, **optional, **after, "model": [VERSION] * value.size},
     )
 
 
