@@ -6,7 +6,7 @@ texts: distinct `ids`, each row's index `code` among them, and masks of `missing
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -162,23 +162,19 @@ def load_fusion(path: Path) -> FusionSpecification:
     hours, resolution = _hours(document.slot), None if document.cells is None else document.cells.resolution
     _need(resolution is None or 0 <= resolution <= 15, "cells.resolution", "must be between 0 and 15", resolution)
     fields = (*NEEDED, *(("time",) if hours else ()), *(() if resolution is None else ("cell",)), "report")
-    columns = {name: name for name in fields} if table.columns is None else table.columns
-    try:
-        return FusionSpecification(
-            name=document.name,
-            spec_id=hashlib.sha256(decisive).hexdigest()[:16],
-            services=services,
-            upper_kmh=document.upper_kmh,
-            mean=fusion.mean,
-            distribution=fusion.distribution,
-            buckets=buckets,
-            hours=hours,
-            resolution=resolution,
-            layout=layout(table.layout, columns, table.time_unit, fields=fields),
-            telemetry=None if document.telemetry is None else _telemetry(document.telemetry),
-        )
-    except ValueError as error:
-        raise SpecificationError(f"input: {error}") from None
+    return FusionSpecification(
+        name=document.name,
+        spec_id=hashlib.sha256(decisive).hexdigest()[:16],
+        services=services,
+        upper_kmh=document.upper_kmh,
+        mean=fusion.mean,
+        distribution=fusion.distribution,
+        buckets=buckets,
+        hours=hours,
+        resolution=resolution,
+        layout=_layout("input", table, fields),
+        telemetry=None if document.telemetry is None else _layout("telemetry", document.telemetry),
+    )
 
 
 def _service(table: ServiceTable) -> Service:
@@ -204,12 +200,13 @@ def _hours(slot: FusionSlot | None) -> Hours | None:
     return Hours(zone, slot.minutes * 60)
 
 
-def _telemetry(table: TableTable) -> Any:
-    """Makes the layout of raw positions, which `perturb` reads. Raises SpecificationError."""
+def _layout(name: str, table: TableTable, fields: tuple[str, ...] | None = None) -> Any:
+    """Makes a layout, of positions by default. Raises SpecificationError. name: of the table."""
+    columns = dict(zip(fields, fields, strict=True)) if fields and table.columns is None else table.columns
     try:
-        return layout(table.layout, table.columns, table.time_unit, table.speed_unit)
+        return layout(table.layout, columns, table.time_unit, table.speed_unit, fields=fields)
     except ValueError as error:
-        raise SpecificationError(f"telemetry: {error}") from None
+        raise SpecificationError(f"{name}: {error}") from None
 
 
 FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000  # the years 2000 to 2099, UTC
@@ -238,12 +235,12 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
     """Returns accepted rows, and the number of refused ones by their first reason."""
     users = vehicle_ids(table.column("user"))
     hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)  # code is 0 where there is no id at all
-    service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
+    service = _indices(table.column("service"), [receiver.name for receiver in rules.services])
     failures = {"missing-user": users.missing, "bad-user": users.bad, "unknown-service": service < 0}  # masks, (rows,)
     service = np.maximum(service, 0)  # refused rows are checked by the first service, and not counted again
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     mechanism = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)[service]
-    failures["other-mechanism"] = _indices(table.column("mechanism"), {n: i for i, n in enumerate(names)}) != mechanism
+    failures["other-mechanism"] = _indices(table.column("mechanism"), names) != mechanism
     epsilon = rules.layout.units.numbers(table.column("epsilon"))
     declared = np.array([receiver.mechanism.epsilon for receiver in rules.services])[service]
     failures["other-epsilon"] = ~epsilon.valid | (epsilon.values != declared)
@@ -268,18 +265,13 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
 
 def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> tuple[Float64s, Bools]:
     """Clips reports, (rows,), to their service's range; marks those beyond rounding errors."""
-    report = values.copy()
-    outside = np.zeros(report.size, np.bool_)
-    for index, receiver in enumerate(rules.services):
-        rows = service == index
-        low, high = receiver.mechanism.low, receiver.mechanism.high
-        slack = _ROUNDING_SHARE * (high - low)
-        raw = report[rows]
-        outside[rows] = (raw < low - slack) | (raw > high + slack)
-        if receiver.mechanism.name == "sr":  # stochastic rounding reports the two ends alone
-            outside[rows] |= (raw > low + slack) & (raw < high - slack)
-        report[rows] = np.clip(raw, low, high)
-    return report, outside
+    mechanisms = [receiver.mechanism for receiver in rules.services]
+    low, high = np.array([[mechanism.low, mechanism.high] for mechanism in mechanisms]).T[:, service]
+    has_two_values = np.array([mechanism.name == "sr" for mechanism in mechanisms])[service]  # the two ends alone
+    slack = _ROUNDING_SHARE * (high - low)
+    is_between = (values > low + slack) & (values < high - slack)
+    outside = (values < low - slack) | (values > high + slack) | (has_two_values & is_between)
+    return np.clip(values, low, high), outside
 
 
 def _hash(user: bytes) -> int:
@@ -288,10 +280,10 @@ def _hash(user: bytes) -> int:
     return int.from_bytes(hmac.digest(_JOIN_KEY, b"\0\0" + user, "sha256")[:8], "big") & (1 << 63) - 1
 
 
-def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
-    """Looks up each row's text in `index_of`, (rows,); -1 if unknown or missing."""
-    numbered = {name.encode(): number for name, number in index_of.items()}
-    return _numbers_of_texts(column, lambda text: numbered.get(text, -1))
+def _indices(column: pa.Array, names: Sequence[str]) -> Int64s:
+    """Finds each row's text in `names`, (rows,); -1 if unknown or missing."""
+    index_of = {name.encode(): index for index, name in enumerate(names)}
+    return _numbers_of_texts(column, lambda text: index_of.get(text, -1))
 
 
 def _numbers_of_texts(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:

@@ -24,7 +24,7 @@ STEP_BITS = 20
 STEPS = 1 << STEP_BITS  # a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0  # range for which the samplers' grids are fine enough, see their classes
 COIN_BITS = 62  # of a sampler's one biased choice
-EXACT = Context(prec=80)  # digits of constants, rounded to doubles at last: no difference of near numbers loses any
+EXACT = Context(prec=80)  # digits of e^epsilon: constants are fractions of it, rounded to doubles at last
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,14 @@ class LocalMechanism(ABC):
         """Computes the sampler's exact epsilon."""
 
 
-def exp(epsilon: float) -> Decimal:
+def exp(epsilon: float) -> Fraction:
     """Computes e**epsilon with 80 digits."""
-    return EXACT.exp(Decimal(epsilon))
+    return Fraction(EXACT.exp(Decimal(epsilon)))
+
+
+def log(ratio: Fraction) -> float:
+    """Computes the natural logarithm, rounded once."""
+    return float(EXACT.ln(EXACT.divide(ratio.numerator, ratio.denominator)))
 
 
 def to_steps(values: Float64s) -> Int64s:
@@ -90,9 +95,9 @@ def to_steps(values: Float64s) -> Int64s:
     return np.rint((values + 1) * (STEPS / 2)).astype(np.int64)
 
 
-def coin_below(share: Decimal) -> int:
+def coin_below(share: Fraction) -> int:
     """Computes the largest T with T / 2**62 <= share, the private side."""
-    return math.floor(EXACT.multiply(share, Decimal(1 << COIN_BITS)))
+    return math.floor(share * (1 << COIN_BITS))
 
 
 def flip(threshold: int, size: int, noise: Noise) -> NDArray[np.bool_]:
@@ -219,13 +224,13 @@ class StochasticRounding(LocalMechanism):
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
-        keep, coins = Decimal(self._coin()), Decimal(1 << COIN_BITS)
-        return float(EXACT.ln(EXACT.divide(coins + keep, coins - keep)))
+        keep, coins = self._coin(), 1 << COIN_BITS
+        return log(Fraction(coins + keep, coins - keep))
 
     def _coin(self) -> int:
         """Computes the threshold of 1 / C in 2**62."""
         grown = exp(self.epsilon)  # 1 / C = (e^epsilon - 1) / (e^epsilon + 1)
-        return coin_below(EXACT.divide(EXACT.subtract(grown, 1), EXACT.add(grown, 1)))
+        return coin_below((grown - 1) / (grown + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +255,7 @@ class Window(LocalMechanism):
     width: float = field(init=False, repr=False)
     keep: float = field(init=False, repr=False)
     uniform: float = field(init=False, repr=False)
-    """1 - keep, not by subtraction."""
+    """1 - keep, before it is rounded."""
     raw_middle: ClassVar[float] = 0.0
     """Middle of the raw reports' range, `low` to `high`; a raw report is it + `raw_slope` * (unbiased report)."""
 
@@ -258,14 +263,12 @@ class Window(LocalMechanism):
         """Derives `width`, `keep` and `uniform` from the epsilon. Raises ValueError."""
         LocalMechanism.__post_init__(self)  # checks epsilon's range
         width = self.exact_width()
-        exp_width = EXACT.multiply(exp(self.epsilon), width)  # e^epsilon w
-        fields = {"width": width, "keep": _keep(self.epsilon, width)}
-        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(exp_width, 1))  # 1 - keep
-        for name, constant in fields.items():
+        keep = _keep(self.epsilon, width)
+        for name, constant in {"width": width, "keep": keep, "uniform": 1 - keep}.items():
             object.__setattr__(self, name, float(constant))  # the dataclass is frozen
 
     @abstractmethod
-    def exact_width(self) -> Decimal:
+    def exact_width(self) -> Fraction:
         """Computes the window's width relative to its slide."""
 
     @property
@@ -304,16 +307,15 @@ class Window(LocalMechanism):
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         """Draws a cell for each value, and converts it to a raw report."""
-        keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
+        keep = self._coin() / (1 << COIN_BITS)
         middle = (STEPS + self._cells() - 1) / 2  # cell whose unbiased report is 0; self._cells() is W
-        unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))  # a step is 2 / STEPS
+        unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * keep))  # a step is 2 / STEPS
         return np.asarray(self.raw_middle + self.raw_slope * unbiased)  # as PM or SW writes it
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
-        coin, cells = Decimal(self._coin()), Decimal(self._cells())
-        lift = EXACT.divide(EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin))
-        return float(EXACT.ln(EXACT.add(1, lift)))  # see the class: T is coin / 2**62, W is cells
+        coin, cells = self._coin(), self._cells()  # see the class: T is coin / 2**62, W is cells
+        return log(1 + Fraction(coin * (STEPS + cells), cells * ((1 << COIN_BITS) - coin)))
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
         """Draws cells, (values,): in the window that begins at the step, or any."""
@@ -324,18 +326,17 @@ class Window(LocalMechanism):
 
     def _cells(self) -> int:
         """Computes W, the window's width in cells, rounded up."""
-        return math.ceil(EXACT.multiply(self.exact_width(), STEPS))
+        return math.ceil(self.exact_width() * STEPS)
 
     def _coin(self) -> int:
         """Computes the threshold of `keep`, for whole cells, in 2**62."""
-        return coin_below(_keep(self.epsilon, EXACT.divide(self._cells(), STEPS)))
+        return coin_below(_keep(self.epsilon, Fraction(self._cells(), STEPS)))
 
 
-def _keep(epsilon: float, width: Decimal) -> Decimal:
+def _keep(epsilon: float, width: Fraction) -> Fraction:
     """Computes keep = (e^epsilon - 1) w / (e^epsilon w + 1)."""
-    exp_epsilon = exp(epsilon)
-    top = EXACT.multiply(EXACT.subtract(exp_epsilon, 1), width)
-    return EXACT.divide(top, EXACT.add(EXACT.multiply(exp_epsilon, width), 1))
+    grown = exp(epsilon)
+    return (grown - 1) * width / (grown * width + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,9 +350,9 @@ class Piecewise(Window):
 
     name: ClassVar[str] = "pm"
 
-    def exact_width(self) -> Decimal:
+    def exact_width(self) -> Fraction:
         """Computes the relative width e^(-epsilon / 2)."""
-        return EXACT.exp(EXACT.divide(Decimal(self.epsilon), -2))
+        return exp(-self.epsilon / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +372,10 @@ class SquareWave(Window):
         """Raw reports are of o = (v + 1) / 2, shrunk by `keep`."""
         return self.keep / 2
 
-    def exact_width(self) -> Decimal:
+    def exact_width(self) -> Fraction:
         """Computes the relative width 2 b, by the class's formula."""
-        exp_epsilon, epsilon = exp(self.epsilon), Decimal(self.epsilon)
-        top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), exp_epsilon), 1)
-        bottom = EXACT.multiply(exp_epsilon, EXACT.subtract(EXACT.subtract(exp_epsilon, 1), epsilon))
-        return EXACT.divide(top, bottom)
+        grown, epsilon = exp(self.epsilon), Fraction(self.epsilon)
+        return ((epsilon - 1) * grown + 1) / (grown * (grown - 1 - epsilon))
 
 
 LOCAL_MECHANISMS: dict[str, Callable[[float], LocalMechanism]] = {
