@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks.processes import python_of
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, read_days
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
+from hatstream_lab.evaluation.experiment import Float64s, Int64s, Mean, Row, Table, experiment
 from hatstream_lab.evaluation.released import constant_rows, joined_with_truth
 
 EPSILON, RUNS = "2.64", 3
@@ -103,18 +103,18 @@ def compare(data: str, spec: Path) -> None:
         days = read_days(data, spec, None, bars)
     ours = days.spec(EPSILON, DELTA)
     first = next(iter(CLASSES))
-    theirs = Experiment(
-        days, list(by_pipelinedp(days).items()), lambda days, tried, _: [errors(days, tried[1], tried[0])]
-    )
-    best = min(theirs.table(1).rows, key=lambda row: row[first] or np.inf)
+    tried = list(by_pipelinedp(days).items())
+    theirs = experiment(days, tried, lambda days, tried, _: [errors(days, tried[1], tried[0])])
+    best = min(theirs.rows, key=lambda row: row[first] or np.inf)
     best[""] = f"PipelineDP 0.3.1 ({best['']})"
     constant = [errors(days, constant_rows(days), "the city's true mean (not private)")]
-    bar = Experiment(days, [None], lambda _days, _setting, _run: constant).table(1)
-    hatstream = Experiment(
+    bar = experiment(days, [None], lambda _days, _setting, _run: constant)
+    hatstream = experiment(
         days,
         [ours],
         lambda days, spec, run: [errors(days, release_days(spec, days.counted, seed=run)["hats"], "hatstream")],
-    ).table(RUNS)
+        RUNS,
+    )
     table = Table([best, *bar.rows, *hatstream.rows])
     names = {name: name for name in (*CLASSES, "days held back")}
     title = f"Mean absolute error, km/h; {len(days.names)} days, {len(days.region):,} hexagons; {RUNS} runs"

@@ -30,7 +30,7 @@ import hatstream
 from benchmarks.compare import EPSILON, RUNS, answers, write_reports
 from hatstream.api import console, count_days, input_paths, load, release_days
 from hatstream_lab.demo.timetable import write_timetable
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
+from hatstream_lab.evaluation.experiment import Float64s, Int64s, Mean, Row, Table, experiment
 from hatstream_lab.made_up_fleet import MadeUpFleet
 
 TOTAL, HOURS, DAYS_SHOWN = (float(EPSILON), 1e-6), 24, ("first day", "last day")
@@ -181,8 +181,8 @@ def rows_of(feed: KeyedFeed) -> list[Row]:
         hats = release_days(spec, feed.counted, seed=run)["hats"]
         return [errors("hatstream", {label: values_by_key(feed, of_day(hats, day)) for label, day in days.items()})]
 
-    others = Experiment(feed, [best, bar], lambda _feed, row, _run: [row]).table(1)
-    return [*others.rows, *Experiment(feed, [load(feed.tables)], released).table(RUNS).rows]
+    others = experiment(feed, [best, bar], lambda _feed, row, _run: [row])
+    return [*others.rows, *experiment(feed, [load(feed.tables)], released, RUNS).rows]
 
 
 def values_by_key(feed: KeyedFeed, hats: pa.Table) -> Float64s:

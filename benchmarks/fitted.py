@@ -52,14 +52,14 @@ def measure(change: Change | None, city: Path, total: str) -> list[dict[str, Any
     """Releases a city's days with a changed number; other modules of dpops load after the change."""
     if change is not None:
         change.apply()
-    from hatstream_lab.evaluation.experiment import Experiment
+    from hatstream_lab.evaluation.experiment import experiment
     from hatstream_lab.evaluation.released import Variation, learned, percentiles
 
     days = pickle.loads(city.read_bytes())
     setting = Variation(total, Decimal("1e-6"))
-    rows = Experiment(days, [setting], lambda *run: learned(*run, is_brief=True)).table(1).rows
+    rows = experiment(days, [setting], lambda *run: learned(*run, is_brief=True)).rows
     if "histograms" in days.counted.column_names:
-        rows += Experiment(days, [setting], percentiles).table(1).rows
+        rows += experiment(days, [setting], percentiles).rows
     return rows
 
 

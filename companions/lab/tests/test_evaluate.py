@@ -13,7 +13,7 @@ from dpops.mechanism import Totals
 from dpops.noise import Noise
 from dpops.types import CountsKnown
 from hatstream_lab.evaluation import mechanisms, papers
-from hatstream_lab.evaluation.experiment import Experiment
+from hatstream_lab.evaluation.experiment import experiment
 from hatstream_lab.evaluation.mechanisms import Contender
 from pipelines.cli import main
 from tests import city
@@ -27,7 +27,7 @@ def simulate(sources, cells, seed=1):
 
 def run_cell(data, label, epsilon, runs, seed):
     cells = [papers.Cell(data.name, label, epsilon, runs)]
-    [row] = Experiment(data, cells, lambda data, cell, _run: papers.release_often(data, cell, seed)).table(1).rows
+    [row] = experiment(data, cells, lambda data, cell, _run: papers.release_often(data, cell, seed)).rows
     return SimpleNamespace(**row)
 
 
@@ -283,9 +283,7 @@ def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
 
 
 def errors_of(hats, epsilon="1"):
-    table = Experiment(hats, list(mechanisms.contenders(hats, [epsilon], papers.ITMS_PRIOR)), mechanisms.measure).table(
-        1
-    )
+    table = experiment(hats, list(mechanisms.contenders(hats, [epsilon], papers.ITMS_PRIOR)), mechanisms.measure)
     return {row["mechanism"]: row for row in table.rows}
 
 
@@ -319,7 +317,7 @@ def test_caps_have_a_bias_and_a_mean_of_vehicles_its_own_truth():
     cap = Contender("cap", "1000", papers.build("baseline", m_ub=2))
     hats = hats_of([totals], [15.0], [25.0])
     plans = cap.mechanism.plans([CountsKnown(totals[0].counts, 12)], papers.GRID, Fraction(1000))
-    [row] = Experiment(hats, [cap._replace(plans=plans)], mechanisms.measure).table(1).rows
+    [row] = experiment(hats, [cap._replace(plans=plans)], mechanisms.measure).rows
     assert row["bias"] == pytest.approx(10, abs=0.01)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from hatstream_lab.evaluation import fusion
 from hatstream_lab.evaluation.cities import city_named
-from hatstream_lab.evaluation.experiment import Experiment, Table
+from hatstream_lab.evaluation.experiment import Table, experiment
 from pipelines.cli import main
 from tests import levels_city
 
@@ -141,9 +141,11 @@ def test_what_cannot_be_is_refused_in_one_sentence(feed, hatstream, arguments, c
 @pytest.fixture(scope="module")
 def table() -> Table:
     """Four trials of 5,000 users for the means, and one of 1,000 for the distributions."""
-    cells = [fusion.FusionCell("mean", "beta", config, 4, 5_000, 1) for config in fusion.MEANS]
-    cells += [fusion.FusionCell("distribution", "beta", config, 1, 1_000, 1) for config in fusion.DISTRIBUTIONS]
-    table = Experiment(None, cells, fusion.measure).table(1)
+    cells = [fusion.FusionCell("mean", "beta", config, 4, 5_000, 1) for config in fusion.EPSILONS["mean"]]
+    cells += [
+        fusion.FusionCell("distribution", "beta", config, 1, 1_000, 1) for config in fusion.EPSILONS["distribution"]
+    ]
+    table = experiment(None, cells, fusion.measure)
     return table.with_figures({"exact": fusion.exact_of, "agrees": fusion.agrees, "reference": fusion.reference_of})
 
 
@@ -166,7 +168,7 @@ def test_a_wrong_figure_is_told(table: Table, column: str) -> None:
 
 
 def test_fusing_beats_every_single_service(table: Table) -> None:
-    for config in fusion.MEANS:
+    for config in fusion.EPSILONS["mean"]:
         value_of = {row["column"]: row["value"] for row in table.where(table="mean", config=config).rows}
         assert value_of["fixed"] < min(value_of[name] for name in fusion.KINDS["mean"])
         assert value_of["fixed"] == pytest.approx(value_of["uwa"], rel=0.01)
@@ -180,7 +182,7 @@ def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
 
 def test_tables_and_pictures_are_made(table: Table, tmp_path: Path) -> None:
     rows = [shown.row_count for shown in fusion.tables(table)]
-    assert rows == [len(fusion.MEANS), len(fusion.DISTRIBUTIONS)]
+    assert rows == [len(configs) for configs in fusion.EPSILONS.values()]
     paths = fusion.pictures(table, tmp_path)
     assert [path.name for path in paths] == ["fusion-means.png", "fusion-distributions-beta.png"]
     assert all(path.stat().st_size > 5_000 for path in paths)

@@ -1,7 +1,7 @@
 """`hatstream evaluate`: errors of releases, on several data sets.
 
 `feed`: telemetry with its specification, None for made-up data. A city is counted days, of telemetry or made up.
-`bars(phase, done, total)` shows progress; `Experiment(data, settings, measure).table(runs, ..)` averages rows of
+`bars(phase, done, total)` shows progress; `experiment(data, settings, measure, runs, ..)` averages rows of
 figures over runs; `results.show` prints tables or JSON, and `results.draw` makes pictures.
 """
 
@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from hatstream.api import InputError, UsageError, console, load, option, packed, progress_bars
-from hatstream_lab.evaluation.experiment import NOT_PRIVATE, Experiment, Table
+from hatstream_lab.evaluation.experiment import NOT_PRIVATE, Table, experiment
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -200,7 +200,7 @@ def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> 
         hats = mechanisms.read_hats(*feed, bars)
         prior = load(feed.spec_path).prior
         contenders = list(mechanisms.contenders(hats, epsilons, prior))
-        table = Experiment(hats, contenders, mechanisms.measure).table(runs, partial(bars, "runs compared"))
+        table = experiment(hats, contenders, mechanisms.measure, runs, partial(bars, "runs compared"))
     number, reports = len(hats.totals), int(hats.reports.sum())
     first = f"{number} HATs, {reports} samples, city mean {hats.mean_kmh:.2f} km/h, {runs} runs"
     parts = (first, *mechanisms.tables(table, hats))
@@ -243,7 +243,7 @@ def days(
     facts: list[dict[str, Any]] = []
     with progress_bars(quiet=results.as_json) as bars:
         for name, city in _cities(feed, cities, number, bars):
-            table = Experiment(city, settings, measure).table(runs, partial(bars, "runs simulated"))
+            table = experiment(city, settings, measure, runs, partial(bars, "runs simulated"))
             constant = released.constant_table(city)  # errors of the true city mean, to compare with
             rows += [{"city": name, **row} for row in (*constant.rows, *table.rows)]
             facts.append(_facts_of(name, city))
@@ -302,7 +302,7 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
     with progress_bars(quiet=results.as_json) as bars:
         city = read_with_bins(*feed, bars)
         settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)  # HAT by HAT there is no delta
-        table = Experiment(city, settings, released.percentiles).table(runs, partial(bars, "runs simulated"))
+        table = experiment(city, settings, released.percentiles, runs, partial(bars, "runs simulated"))
     facts = _facts_of(name="", city=city)
     results.show("distributions", table, (facts["shown"], *released.tables(table)), **facts)
 

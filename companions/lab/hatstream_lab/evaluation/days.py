@@ -214,17 +214,16 @@ def around(cells: Iterable[str]) -> list[str]:
 
 def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
     """Counts a day's fleet, and what a vehicle touches, to one digit; not private."""
-    cell, slot, vehicle = (np.array(day[name].to_pylist()) for name in ("cell", "slot", "vehicle"))
-    hour, vehicles = local_hours(slot, tables), len(set(vehicle.tolist()))
-    parents, grandparents = (
-        np.array([h3.cell_to_parent(name, h3.get_resolution(name) - up) for name in cell]) for up in (1, 2)
-    )
-    # What tells the groups of each kind apart, (rows,) each.
-    columns: dict[str, tuple[Any, ...]] = {"hats": (cell, slot), "cells": (cell,), "parents": (parents,)}
-    columns |= {"grandparents": (grandparents,), "hours": (hour,), "parts": (hour // BLOCK_H,)}
+    rows, vehicles = day.select(["vehicle", "slot", "cell"]), pc.count_distinct(day["vehicle"]).as_py()
+    for up, name in enumerate(("parents", "grandparents"), 1):
+        above = [h3.cell_to_parent(cell, h3.get_resolution(cell) - up) for cell in day["cell"].to_pylist()]
+        rows = rows.append_column(name, pa.array(above, pa.string()))
+    hour = local_hours(day["slot"].to_numpy(), tables)
+    rows = rows.append_column("hours", pa.array(hour)).append_column("parts", pa.array(hour // BLOCK_H))
+    keys_of = {"hats": ("cell", "slot"), "cells": ("cell",)}  # what tells groups of a kind apart; else its own column
     visits = {
-        name: one_digit(len(set(zip(vehicle.tolist(), *(column.tolist() for column in keys), strict=True))) / vehicles)
-        for name, keys in columns.items()
+        name: one_digit(rows.group_by(["vehicle", *keys_of.get(name, (name,))]).aggregate([]).num_rows / vehicles)
+        for name in ("hats", "cells", "parents", "grandparents", "hours", "parts")
     }
     profile = visits | {"reports": one_digit(float(np.mean(day["reports"].to_numpy())))}
     return {"vehicles": one_digit(vehicles), "profile": profile}

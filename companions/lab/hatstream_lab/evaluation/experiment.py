@@ -6,13 +6,14 @@ yields the rows of one setting and run. A series is the rows that make one line 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,39 +58,37 @@ Figure = Mean | Worst
 Row = Mapping[str, Label | Figure]  # labels that tell rows apart, and figures
 
 
-@dataclass(frozen=True)
-class Experiment(Generic[Data, Setting]):
-    """Measures every setting of `vary` in several runs, seeded by number."""
+def experiment(
+    data: Data,
+    settings: Sequence[Setting],
+    measure: Callable[[Data, Setting, int], Iterable[Row]],
+    runs: int = 1,
+    report: Progress = lambda _done, _runs: None,
+    processes: int = 1,
+) -> "Table":
+    """Measures every setting in several runs, seeded by number; joins rows of equal labels.
 
-    data: Data
-    vary: Sequence[Setting]
-    measure: Callable[[Data, Setting, int], Iterable[Row]]
-
-    def table(self, runs: int, report: Progress = lambda _done, _runs: None, processes: int = 1) -> "Table":
-        """Joins rows of equal labels: means over all runs, or the worst of them."""
-        joined: dict[tuple[tuple[str, Label], ...], dict[str, Figure]] = {}
-        for number, rows in enumerate(self._rows(runs, processes), 1):
+    processes: of more than one, data, settings and `measure` must be picklable.
+    """
+    tasks = list(product(settings, range(runs)))  # (setting, number of the run)
+    joined: dict[tuple[tuple[str, Label], ...], dict[str, Figure]] = {}
+    with ExitStack() as stack:
+        in_order: Any = map
+        if processes > 1:
+            in_order = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))).map
+        for number, rows in enumerate(in_order(partial(_measure_task, measure, data), tasks), 1):
             for row in rows:
                 labels = tuple((name, value) for name, value in row.items() if not isinstance(value, Mean | Worst))
                 figures = joined.setdefault(labels, {})
                 for name, value in row.items():
                     if isinstance(value, Mean | Worst):
                         figures[name] = _join(figures.get(name), value)
-            report(number, runs * len(self.vary))
-        return Table([dict(labels) | {name: x.value for name, x in row.items()} for labels, row in joined.items()])
-
-    def _rows(self, runs: int, processes: int) -> Iterator[Iterable[Row]]:
-        """Yields each run's rows in order; processes need picklable settings, data and measure."""
-        tasks = list(product(self.vary, range(runs)))  # (setting, number of the run)
-        if processes == 1:
-            yield from (self.measure(self.data, *task) for task in tasks)
-            return
-        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-            yield from pool.map(partial(_measure_task, self.measure, self.data), tasks)
+            report(number, len(tasks))
+    return Table([dict(labels) | {name: x.value for name, x in row.items()} for labels, row in joined.items()])
 
 
 def _measure_task(measure: Callable[..., Iterable[Row]], data: Any, task: tuple[Any, int]) -> list[Row]:
-    """Measures one (setting, run) in a worker process, which sends a list."""
+    """Measures one (setting, run), maybe in a worker process, which sends a list."""
     return list(measure(data, *task))
 
 

@@ -18,15 +18,14 @@ from rich.table import Table as RichTable
 from scipy.special import rel_entr
 
 from dpops import Noise
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Progress, Row, Table
+from hatstream_lab.evaluation.experiment import Float64s, Mean, Progress, Row, Table, experiment
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.estimates import METHODS, fixed_weights, per_user, smoothed
 from hatstream_local.mechanisms.mechanism import LOCAL_MECHANISMS, Reports, Service
 
 _TOML_FIGURES = tomllib.loads(files(__package__).joinpath("fusion.toml").read_text())
-MEANS: Mapping[str, Sequence[float]] = _TOML_FIGURES["epsilons"]["mean"]
-DISTRIBUTIONS: Mapping[str, Sequence[float]] = _TOML_FIGURES["epsilons"]["distribution"]
-"""By name of a setting: the epsilon of each of KINDS, in their order."""
+EPSILONS: Mapping[str, Mapping[str, Sequence[float]]] = _TOML_FIGURES["epsilons"]
+"""By table and name of a setting: the epsilon of each of KINDS, in their order."""
 REFERENCE: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = _TOML_FIGURES["reference"]
 """Figures to compare with, by table, data and setting, in the order of _REFERENCE_COLUMNS."""
 KINDS = {"mean": ("sr", "laplace", "pm", "sw"), "distribution": ("sr", "pm", "sw")}
@@ -70,12 +69,12 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
     digest = hashlib.sha256(f"{cell.seed}/{cell.table}/{cell.data}/{cell.config}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     is_mean = cell.table == "mean"
-    epsilons_by_config, trial = (MEANS, _mean_trial) if is_mean else (DISTRIBUTIONS, _distribution_trial)
+    trial = _mean_trial if is_mean else _distribution_trial
     columns: dict[str, list[tuple[float, ...]]] = {}  # by method: the figures of each trial
     for _ in range(cell.trials):
         values = draw_values(cell.data, cell.users, rng, pool)
         noise = Noise(rng.bytes)
-        services = _services(cell.table, epsilons_by_config[cell.config])
+        services = _services(cell.table, cell.config)
         samples = np.stack([service.mechanism.sample(values, noise) for service in services])
         for column, figures in trial(values, Reports(services, samples)).items():
             columns.setdefault(column, []).append(figures)
@@ -95,9 +94,9 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
         yield {**labels, "trials": cell.trials, **means}
 
 
-def _services(table: str, epsilons: Sequence[float]) -> list[Service]:
-    """Makes the services of a table, each with its mechanism and epsilon."""
-    pairs = zip(KINDS[table], epsilons, strict=True)
+def _services(table: str, config: str) -> list[Service]:
+    """Makes the services of a table's setting, each with its mechanism and epsilon."""
+    pairs = zip(KINDS[table], EPSILONS[table][config], strict=True)
     return [Service(kind, LOCAL_MECHANISMS[kind](epsilon)) for kind, epsilon in pairs]
 
 
@@ -127,11 +126,14 @@ def divergence(first: Float64s, second: Float64s) -> float:
 
 def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: Progress, processes: int = 1) -> Table:
     """Simulates the tables of means and distributions."""
-    sets = ("beta", "beta+sin") if pool is None else ("beta", "beta+sin", "speeds")
-    cells_to_run = [("mean", "beta", config) for config in MEANS]
-    cells_to_run += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
-    cells = [FusionCell(*cell, trials, users, seed) for cell in cells_to_run]
-    table = Experiment(pool, cells, measure).table(runs=1, report=report, processes=processes)
+    sets = {"mean": ["beta"], "distribution": ["beta", "beta+sin", *([] if pool is None else ["speeds"])]}
+    cells = [
+        FusionCell(table, data, config, trials, users, seed)
+        for table, names in sets.items()
+        for data in names
+        for config in EPSILONS[table]
+    ]
+    table = experiment(pool, cells, measure, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "exact": exact_of, "agrees": agrees})
 
 
@@ -145,7 +147,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     """Computes the noise variance of a mean over SCALE users; None if unknown."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":  # uwa's weights depend on values
         return None
-    services = sorted(_services("mean", MEANS[row["config"]]), key=lambda service: service.name)  # as in `Reports`
+    services = sorted(_services("mean", row["config"]), key=lambda service: service.name)  # as in `Reports`
     value = np.array(math.sqrt(2 / 7))  # rms of 2 Beta(2, 5) - 1: as variances are affine in v^2, their mean is there
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
@@ -191,8 +193,7 @@ def tables(table: Table) -> Iterator[RichTable]:
             if kind == "mean"
             else f"distributions of {data}: Jensen-Shannon divergence (no root), and its root, the distance"
         )
-        configs = MEANS if kind == "mean" else DISTRIBUTIONS
-        legend = "; ".join(f"{name} {', '.join(map(str, epsilons))}" for name, epsilons in configs.items())
+        legend = "; ".join(f"{name} {', '.join(map(str, epsilons))}" for name, epsilons in EPSILONS[kind].items())
         rows = table.where(table=kind, data=data).grid("config", ("column",), text)
         yield rows.show(title, f"{notes[kind]}: {legend}", ("config",), COLUMNS[kind])
 

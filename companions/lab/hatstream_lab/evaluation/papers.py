@@ -26,7 +26,7 @@ from rich.table import Table as RichTable
 
 from dpops import CountsKnown, Grid, Mechanism, Noise, Prior, Totals, forecast_of_one, registered
 from hatstream.api import InputError
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Progress, Row, Table
+from hatstream_lab.evaluation.experiment import Float64s, Int64s, Mean, Progress, Row, Table, experiment
 
 UPPER_KMH = 65
 GRID = Grid(step=Fraction(1, 1000), upper_steps=1000 * UPPER_KMH)
@@ -245,7 +245,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
         for label in contenders(data)
         for epsilon in EPSILONS.get(name, ("0.5", "1", "1.5", "2"))  # of a data set that no paper has
     ]
-    table = Experiment(sources, cells or all_cells, measure_cell).table(runs=1, report=report, processes=processes)
+    table = experiment(sources, cells or all_cells, measure_cell, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "agrees": agrees})
 
 

@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 
 from hatstream.api import release_days
 from hatstream_lab.evaluation.days import BLOCK_H, DELTA, HAT_KEYS, Days, indices_in, joined_with_truth, local_hours
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Row, Table, Worst
+from hatstream_lab.evaluation.experiment import Float64s, Mean, Row, Table, Worst, experiment
 
 CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}  # HATs by true vehicles: from, below
 SPANS: Mapping[str, tuple[float, float]] = {"from_10": (10, np.inf), "from_30": (30, np.inf)} | CLASSES
@@ -214,7 +214,7 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
 def constant_table(days: Days) -> Table:
     """Measures the city's true mean, which no publisher knows."""
     labels: Row = {"part": "errors", "estimate": CONSTANT}
-    return Experiment(days, [labels], lambda days, labels, _run: errors_of(days, constant_rows(days), labels)).table(1)
+    return experiment(days, [labels], lambda days, labels, _run: errors_of(days, constant_rows(days), labels))
 
 
 def tables(table: Table) -> Iterator[RichTable]:

@@ -107,19 +107,17 @@ class Edition:
         """Facts that a reader may wrongly believe protected."""
         fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
         trips = "" if self.spec.trips is None else ", the hours of each place's trips by the timetable"
-        sentences = [
+        days = "A habit of many days: the table says what such days cost together."
+        return [
             "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
             if self.hides_driving
             else "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds "
             "are.",
             f"Public facts: the area, the hours of service{trips}{fleet}.",
+            *([days] if self.spec.account.unit != "vehicle-ever" else []),
             "A driver who changes vehicles is protected once for each of them; what they give away multiplies.",
             "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
         ]
-        if self.spec.account.unit != "vehicle-ever":
-            # Behind the public facts.
-            sentences.insert(2, "A habit of many days: the table says what such days cost together.")
-        return sentences
 
     def privacy(self) -> Mapping[str, Any]:
         """Encodes the privacy card for programs."""
@@ -132,8 +130,8 @@ class Edition:
             "epsilon": shown(float(self.account.most.epsilon)),
             "delta": float(self.account.most.delta),
             "chance_beyond_epsilon": self.account.most.chance,
-            "odds": [odds._asdict() for odds in self.odds],
-            "spans": [span | {"odds": span["odds"]._asdict()} for span in self.spans],
+            "odds": self.odds,
+            "spans": self.spans,
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.loss.epsilon)), "delta": float(cost.loss.delta)}
                 for cost in self.account.costs

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import jinja2
@@ -143,19 +143,17 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         "map.html",
         images=texts.tiles,  # allowed source
         connects=source is not None,
-        title=texts.title,
-        claim=texts.claim,
-        credit=texts.credit,
-        language=texts.language,
         page=script_json(settings | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
+        **vars(texts),
     )
 
 
 GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
 
 
-class Odds(NamedTuple):
+@dataclass(frozen=True)
+class Odds:
     """Probabilities of a guess about one vehicle."""
 
     before: float
