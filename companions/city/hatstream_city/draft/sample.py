@@ -226,7 +226,9 @@ def _documents(text: str) -> list[dict[str, Any]]:
 def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists paths of objects in arrays or under data keys, the likeliest first."""
     counts: Counter[tuple[str, ...]] = Counter()  # objects by path
-    are_of_kinds = len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))  # one key, a kind: {"VP": {..}}
+    are_of_kinds = (
+        len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))
+    )  # each has one key, its kind: {"VP": {..}}
     for record in records[:LOOKED_AT]:
         stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
         while stack:
@@ -262,8 +264,8 @@ def _is_keyed(value: Any) -> bool:
 
 
 def _objects_under(records: Sequence[Any], steps: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yields the objects at a path's end; a member ANY is ANY's last key."""
-    inside: list[tuple[str | None, Any]] = [(None, record) for record in records]  # values so far, with such keys
+    """Yields the objects at a path's end, with the key that ANY matched last."""
+    inside: list[tuple[str | None, Any]] = [(None, record) for record in records]  # values so far, each with that key
     for number, step in enumerate(steps, 1):
         outside, inside = inside, []
         for key, value in outside:

@@ -3,6 +3,7 @@
 Arrays are by cell, (cells,) or (cells, 24 hours); `at_km`: cells' centres to the north and east; `popular`: weights by
 which vehicles choose cells. A pattern is usual speeds, around which each day varies. A visit is a vehicle in a cell in
 a slot, with its reports and the total of their speeds in steps.
+A city's fields ending in _kmh are standard deviations, but for its mean and `slow_centre_kmh` (see `MadeUp`).
 Numbers without a source are invented, as they may be in a city; no feed was fitted.
 """
 
@@ -291,18 +292,18 @@ def drawn(seed: int) -> MadeUp:
         lines=int(np.clip(vehicles / 12, 3, 80)),
         visits=visits,
         mean_kmh=mean,
-        rough_kmh=float(rng.uniform(0.5, 3)),
-        own_kmh=float(rng.uniform(6, 18)),
-        uneven_kmh=float(rng.uniform(0.2, 0.8)) * district_kmh,
-        slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,
-        steep=float(rng.uniform(0.8, 3)),
+        rough_kmh=float(rng.uniform(0.5, 3)),  # of a HAT's day around its pattern
+        own_kmh=float(rng.uniform(6, 18)),  # of a vehicle in a HAT
+        uneven_kmh=float(rng.uniform(0.2, 0.8)) * district_kmh,  # of a cell around its neighbours
+        slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,  # slowdown where e times as many go
+        steep=float(rng.uniform(0.8, 3)),  # how fast traffic falls off from the centre
         apart_kmh=district_kmh,
         reporting=float(_log_uniform(rng, 1, 800)) / (visits * 3.3),  # 1 to 800 reports an hour: a usual visit has 3.3
-        lasting_kmh=float(rng.uniform(0, 3)),
+        lasting_kmh=float(rng.uniform(0, 3)),  # of a cell's hour, the same on every day
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
-        night=2 if rng.random() < 0.3 else None,
-        depot=0.1 if rng.random() < 0.25 else 0.0,
-        visitors=float(rng.uniform(0, 0.4)) if rng.random() < 0.5 else 0.0,
+        night=2 if rng.random() < 0.3 else None,  # vehicles from midnight to six
+        depot=0.1 if rng.random() < 0.25 else 0.0,  # share of the fleet that stands in one cell
+        visitors=float(rng.uniform(0, 0.4)) if rng.random() < 0.5 else 0.0,  # share that comes for an hour
         seed=seed,
     )
 
@@ -317,12 +318,12 @@ def odd(seed: int) -> MadeUp:
         city,
         name=f"odd {seed}",
         own_kmh=float(rng.uniform(8, 25)),
-        own_day_kmh=float(rng.uniform(0, 3)),
-        unequal=float(rng.uniform(0, 1.2)),
-        standing=float(rng.uniform(0, 0.3)),
+        own_day_kmh=float(rng.uniform(0, 3)),  # of a cell's day around its pattern
+        unequal=float(rng.uniform(0, 1.2)),  # standard deviation of the log of vehicles' reporting rates
+        standing=float(rng.uniform(0, 0.3)),  # share of visits in which a vehicle hardly moves
         first_day=starts[rng.integers(0, len(starts))],
         holiday=int(rng.integers(1, city.days)) if rng.random() < 0.5 else None,
-        gaps=0.3 if rng.random() < 0.25 else 0.0,
+        gaps=0.3 if rng.random() < 0.25 else 0.0,  # share of hours without any report
     )
 
 

@@ -1,8 +1,11 @@
 """Simulates fusion of local reports, beside reference figures.
 
-A setting (`config`) gives each service, one of each kind of mechanism, an epsilon; a method (`column`) is a service's
-reports alone, a fusion of all by UA, fixed weights or UWA for means, or by ULE for distributions. `reference`: the
-paper's figure. Variances of local mechanisms are affine in the squared value, v^2.
+A setting (`config`) gives each service, one of each kind of mechanism (stochastic rounding SR, Laplace, piecewise PM,
+square wave SW), an epsilon. A method (`column`) is a service's reports alone, or a fusion of all: for means UA, a plain
+average, fixed weights, or UWA, weights by each user's reports; for distributions ULE, the likelihood of users' reports,
+by EMS, which is EM with smoothing. `reference`: the paper's figure. Variances of local mechanisms are affine in the
+squared value, v^2. `agrees`: within 4 standard errors of an exact figure, or for UWA, which has none, within the sum of
+4 standard errors and 1 % of the reference.
 """
 
 import hashlib
@@ -160,8 +163,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
 def agrees(row: Mapping[str, Any]) -> bool | None:
     """Checks a mean within 4 standard errors of the exact figure; None where incomparable.
 
-    UWA has no exact figure: 1 % of the reference is allowed too, whose figures lie up to 0.7 % from exact ones.
-    The reference's distributions follow another stopping rule.
+    Figures of the reference lie up to 0.7 % from exact ones; its distributions follow another stopping rule.
     """
     exact, reference = exact_of(row), reference_of(row)
     if exact is not None:

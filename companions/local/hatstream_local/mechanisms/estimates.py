@@ -221,7 +221,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Evaluation) -> tuple[Float64s, Evaluation]:
     """Halves the step from `shares` to `goal` until the likelihood rises enough."""
-    slope = float((point.gradient - 1) @ (goal - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
+    slope = float((point.gradient - 1) @ (goal - shares))  # less 1, the gradient of their sum, which is to stay 1
     step_length = 1.0
     while step_length > _SHORTEST_STEP:
         trial = shares + step_length * (goal - shares)
@@ -230,7 +230,7 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
         if values.log_likelihood >= point.log_likelihood + _ARMIJO * step_length * slope - _ROUNDING:
             return trial, values
         step_length /= 2
-    return shares, point  # it never does
+    return shares, point  # no step raises it enough
 
 
 def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:

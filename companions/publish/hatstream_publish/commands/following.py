@@ -56,9 +56,10 @@ def follow(site: Site, stop: threading.Event, say: Callable[[str], None] = note)
 
 @contextmanager
 def beside_run(spec: Specification, spec_path: Path, location: Any, results: Path, folder: Path) -> Iterator[None]:
-    """Updates a published folder while a run, of the first three arguments, writes results.
+    """Updates a published folder while a run writes results.
 
-    Raises UsageError where `publish` has not made the folder.
+    location: the account's ledger and key files, an AccountLocation. Raises UsageError where `publish` has not made the
+    folder.
     """
     from hatstream_publish.commands.publish import site_of
 

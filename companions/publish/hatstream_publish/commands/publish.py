@@ -1,4 +1,7 @@
-"""`hatstream publish`: makes a static site of released values."""
+"""`hatstream publish`: makes a static site of released values.
+
+`location`: an AccountLocation, the account's ledger and key files.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def site_of(
 ) -> Site:
     """Makes the site that options of `publish` describe. Raises UsageError and InputError.
 
-    location: where the ledger is. pattern: of result files. texts: the other options, by name. follows: see `Site`.
+    location: see the module. pattern: of result files. texts: the other options, by name. follows: see `Site`.
     """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site

@@ -29,7 +29,7 @@ Example:
 def report(
     spec_path: Path, location: Any, pattern: str | None, start: str | None, end: str | None, output: Path, as_json: bool
 ) -> int:
-    """Writes an account's report."""
+    """Writes an account's report; `location`: its ledger and key files."""
     from hatstream.api import AccountReport
     from hatstream_publish.pages.page import draw_report
     from hatstream_publish.pages.rows import HATS, check_origin, read_results, with_trips

@@ -76,7 +76,7 @@ class Site:
     folder: Path
     spec: Specification
     public_inputs: Mapping[str, bytes]  # specification and hours with a trip, by name in the folder
-    location: Any  # of the ledger
+    location: Any  # AccountLocation: the ledger and key files
     info: DatasetInfo
     around: Surroundings
     tiles: tuple[str | None, str, str | None]  # their address, their source, the pages' language
