@@ -98,8 +98,8 @@ class Allocation:
     def debits(self, share: PlanShare, slots: Sequence[Fraction], total: Fraction) -> list[tuple[Fraction, Fraction]]:
         """Lists each slot's maximum spending and its debit.
 
-        slots, total: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a cap
-        the bound of the plan's `share` is debited, if anything is drawn. A whole period is debited at its first slot.
+        slots, total: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a cap on
+        HATs, if anything is drawn, what the cap allows, `share.bound`. A whole period is debited at its first slot.
         """
         debit = share.bound if self.most_hats is not None and total else total
         if not self.whole_periods:

@@ -1,7 +1,8 @@
 """Expected errors of days and of maps of places, from public facts.
 
 A stage has a `share` of a vehicle-day's budget, a level one of its stage's; `alpha` is the part of speeds, weights have
-the rest. A HAT's mean is a sum of the components of `dpops.levels.strategy`, and a residual of its vehicles.
+the rest. A HAT's mean is a sum of the components of `dpops.levels.strategy`, and a residual of its vehicles. FLEETS are
+factors of that residual's variance, of fleets that drive alike to taxis. `busy`: a cell's traffic over the average's.
 """
 
 import math
@@ -98,7 +99,7 @@ def expected_days(
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, variance between HATs, its unknown part."""
-    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residual; FLEETS differ by a factor
+    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]  # residuals, by FLEETS
     prior = {component: sd * sd for component, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
@@ -111,7 +112,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
             strategy.squared_error(posterior, in_stage, stage, bounds, centre_variances, busy, variance)
             for variance in hat_variances
         ]
-        yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
+        yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)  # `_pattern`: variance between HATs
 
 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
@@ -158,8 +159,8 @@ def hat_half_widths(
     """Computes a HAT's half widths by number of vehicles.
 
     At most upper_kmh / 2, where nothing is known. Sources: variance of the HAT's model, and residual variance, which
-    releases of single HATs lower, at the node of numbers that makes intervals as wide as all nodes do. Noise of equal
-    `days` averages out. Reliability is judged at the published, CAUTIOUS number (docs/released.md, "Intervals").
+    releases of single HATs lower. Of NODES, equally likely numbers of vehicles, _WIDTH_NODE makes intervals about as
+    wide as all do; the CAUTIOUS one is published, and decides on reliability. Noise of equal `days` averages out.
     """
     hat_precision, model_variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)  # equally likely ones, (vehicles, NODES); all equal if public
@@ -283,8 +284,8 @@ def expected_maps(
     """
     share = dict(stage.shares)["place"]
     speed_sd, weight_sd = speed_noise(stage, share), weight_noise(stage, share)  # of a place's sums
-    traffic = np.exp(crowding * normal_scores(_CLASSES))  # of classes, lognormal; below: of mean 1
-    traffic = traffic / traffic.mean()
+    traffic = np.exp(crowding * normal_scores(_CLASSES))  # of classes of equally many places, lognormal
+    traffic = traffic / traffic.mean()  # relative
     total_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = total_weight * traffic / places  # of a place in each class, (classes,); bounds leave the part RETAINED
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one

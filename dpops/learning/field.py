@@ -181,7 +181,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
     traffic_half = half_widths(np.minimum(of_field + field.traffic_deviations, upper_kmh**2))
     is_reliable = vehicles >= LEAST_VEHICLES * field.repeats  # groups count a vehicle in each of its HATs
     status = np.where(is_reliable, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
-    if not field.gate.is_open:
+    if not field.gate.is_open:  # criteria of showing the day fail
         status = np.full(field.values.shape, Status.HELD_BACK)
     return PublishedNumbers(
         values=rounded(np.clip(field.values, 0, upper_kmh)),

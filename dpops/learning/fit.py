@@ -42,12 +42,13 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
 def fitted_fields(state: State) -> tuple[WeightField, SpeedField]:
     """Fits weights by sums of speeds too, then speeds; appends the forecast day."""
     weights, speeds, rough_hats = rough_fields(state)
-    days, (*_rough, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
+    days = weights.days
+    *_rough, weight_rounds, speed_rounds = COLD if state.start is None else WARM  # fewer rounds from a fitted start
     next_day, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     speed_sums = _sums(days, "speeds")
     weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
     weights.fit(weight_sums, weight_rounds)
-    weights.finish(weight_sums, next_day, _vehicle_number(next_day, vehicles))
+    weights.finish(weight_sums, next_day, _vehicle_number(next_day, vehicles))  # appends the day
     # A day's total stays that of the rough fit, from sums of weights alone: what sums of speeds tell of it is left to
     # the fit of speeds, whose effect "doubt" is the error of the day's log total.
     *fitted_hats, next_hats = weights.weights(weights.effects)
@@ -183,10 +184,11 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     counting = [stage for day, _ in days for stage in day.stages if stage.counts_vehicles]
     if counting:
         mean, precision = _counted([day for day, _ in days])
-        count, variance = counting[0].levels[0], np.array(1 / precision)
-        levels = (replace(count, weights=np.array([[mean]]), weight_variances=variance),)
+        city, variance = counting[0].levels[0], np.array(1 / precision)
+        levels = (replace(city, weights=np.array([[mean]]), weight_variances=variance),)
         stages.insert(0, replace(counting[0], levels=levels))  # a day's count precedes its other stages
-    return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
+    of_days = sum(day.count for day, _ in days)  # days, not vehicles: of so many it is the mean
+    return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=of_days)
 
 
 def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:

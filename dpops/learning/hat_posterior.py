@@ -159,10 +159,11 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
         return Live(forecast, np.zeros(forecast.values.shape))
     stages = tuple(_slot_in_day(hours, index, values) for index, values in sorted(by_slot.items()))
     state = models.state
-    day = DayValues(hours=hours, stages=(_vague_count(state, stages[0].centre), *stages))
+    count = _vague_count(state, stages[0].centre)  # of the declared vehicles, as slots clip less than days
+    day = DayValues(hours=hours, stages=(count, *stages))
     field = learned(replace(state, recent=(*state.recent, day))).estimate()  # of today, now the last day
     leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)  # part of the forecast's variance that is gone
-    # Of a gate's criteria only the ratio holds live: a storm may move a day's mean, and slots hardly tell its weight.
+    # Of the criteria of showing a day (`Gate`) only the ratio of errors holds live: a storm may move a day's mean.
     return Live(replace(field, gate=Gate(ratio=field.gate.ratio)), leans)
 
 
@@ -233,7 +234,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
 def smooth_hours(hours: Field, day: Field) -> Field:
     """Gives hours the day's value if within one standard error; variances count the bias."""
     difference = hours.values - day.values  # (cell groups, hours), less (cell groups, 1)
-    squared_error = hours.variances + hours.deviations.mean(axis=-1)  # over NODES, numbers of vehicles
+    squared_error = hours.variances + hours.deviations.mean(axis=-1)  # of field, and vehicles around it
     is_noise = difference**2 <= squared_error
     return replace(
         hours,

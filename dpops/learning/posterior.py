@@ -160,7 +160,7 @@ class Posterior:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
         A HAT sums local effects by r and border effects by b. Its variance is r A^-1 r', of `conditional`, plus that of
-        the border, d S d' with d = b - r A^-1 C E (symbols: see `__init__`), multiplied out below. Slots with
+        the border, d S d' with d = b - r A^-1 C E (symbols: see the class), multiplied out below. Slots with
         the same local effects (`starts`) are computed at once. day: of all slots, or of each.
         """
         layout, total, days = self.layout, np.empty((self.layout.cells, hours.size)), np.broadcast_to(day, hours.shape)

@@ -2,7 +2,7 @@
 
 Vectors are a function of their vehicle's rows, the plan and recorded centres. Only + - * / and square roots of single
 numbers, integers, and sums in the order of a vehicle's rows are used: they are rounded alike wherever other vehicles
-stand in the arrays. (numpy.bincount adds one by one in the order given.)
+stand in the arrays. (numpy.bincount adds one by one in the order given.) A query is an entry of a vector, by number.
 """
 
 import math

@@ -77,6 +77,7 @@ class ClippedArrays(Mechanism):
         """
         layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]  # few differ: each is planned once
+        # (Longest interval, facts) of the private choice.
         choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE_PER_STEP, epsilon) for shape in set(shapes)}
         upper, step = float(grid.upper), float(grid.step)
         clipped = []

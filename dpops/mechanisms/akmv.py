@@ -64,7 +64,7 @@ class Akmv(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
         errors, epsilon = [], float(hats.epsilon)
-        # As if for 4 numbers each, not _NODES: four times larger chunks take a third of the time here.
+        # Chunks are for 4 numbers of each user; for all _NODES they would be smaller, and slower.
         matrices = (matrix[rows] for matrix in hats.counts for rows in chunks(len(matrix), 4 * matrix.shape[1]))
         for counts in matrices:
             samples = counts.sum(axis=1)[:, None]

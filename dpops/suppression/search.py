@@ -4,7 +4,8 @@ Each worst case is an exact ratio (numerator, denominator) of the statistic's ra
 for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole_users`: a user is kept with all its
 samples or not at all; a capped user's scaled moments act like a distribution that can be split at will, and the
 refinements for an odd number of samples do not hold. samples: all reported, n. retained: K, 1 <= K <= n. heaviest: the
-largest retained count of a user, k*. A HAT's state is (n, K, k*), or for scores (1 - K / n, k*, K).
+largest retained count of a user, k*. A HAT's state is (n, K, k*), or for scores (1 - K / n, k*, K). A variance's worst
+cases are 4 p (1 - p): p, the dropped or the heaviest user's share, is cut to `_half`, where they peak.
 
 Scores are errors in floats, and only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so
 that ties are ties and the choice is that of the published algorithm on every machine.
