@@ -1,6 +1,7 @@
 """Pure functions on files and slots, without Beam.
 
-Each takes `count`, a callback for counters by name: processes add them up, engines keep metrics.
+`count` is a callback for counters by name: processes add them up, engines keep metrics. Functions named
+`.._apart` decode in another process, as files may crash it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -123,8 +123,8 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     middle = ((south + north) / 2).tolist()  # latitudes: a degree of longitude is shorter by their cosine
     scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])
     positions, feature_of = shapely.get_coordinates(degrees, return_index=True)
-    line = shapely.set_coordinates(degrees.copy(), positions * scale[feature_of])
-    for number in _first_number(~shapely.is_valid(line)):
+    in_metres = shapely.set_coordinates(degrees.copy(), positions * scale[feature_of])
+    for number in _first_number(~shapely.is_valid(in_metres)):
         why = shapely.is_valid_reason(degrees[number - 1])
         raise ValueError(f"feature {number} has a geometry that is not valid: {why}")
     is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
@@ -132,13 +132,13 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     for number in _first_number(is_single_line & (east - west > 180)):
         raise ValueError(f"feature {number}: cut a line at the antimeridian; else it goes around the world")
     reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
-    is_line = reach_m > 0
-    for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(line) > _FEW)).tolist():
-        if _meetings(line[row], reach_m[row]) > MOST_MEETINGS:
+    is_line = reach_m > 0  # areas have 0
+    for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(in_metres) > _FEW)).tolist():
+        if _meetings(in_metres[row], reach_m[row]) > MOST_MEETINGS:
             raise ValueError(f"feature {row + 1} has a line that is too tangled or too detailed: simplify or split it")
-    area = line.copy()
-    area[is_line] = shapely.buffer(line[is_line], reach_m[is_line], quad_segs=_MOST_CORNERS)
-    return near.Shapes(line, area, scale, reach_m, is_directed)
+    area = in_metres.copy()
+    area[is_line] = shapely.buffer(in_metres[is_line], reach_m[is_line], quad_segs=_MOST_CORNERS)
+    return near.Shapes(in_metres, area, scale, reach_m, is_directed)
 
 
 def _first_number(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:

@@ -206,7 +206,7 @@ def _jsonl(path: Path) -> pa.Table:
     table = json.read_json(path, parse_options=options)
     if all(table[name].null_count == table.num_rows > 0 for name in _KEY_COLUMNS):
         raise ValueError("no result rows")
-    return without_empty(table)
+    return without_empty(table)  # leaves out extra columns that have only nulls
 
 
 READERS: Mapping[str, Callable[[Path], pa.Table]] = {  # of each format; each raises one of DAMAGE

@@ -130,7 +130,8 @@ def live_estimates(
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
     today = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
     numbers = published(today.field, float(policy.value.standard.upper))
-    of_slots = hat_estimates(numbers).with_columns([LEANS_COLUMN], [rounded(today.leans)])  # rest on slots, 0 to 1
+    # leans: how far an estimate rests on live slots, 0 to 1: the part of its forecast's variance that they removed.
+    of_slots = hat_estimates(numbers).with_columns([LEANS_COLUMN], [rounded(today.leans)])
     estimates = estimates_of_slot(of_slots, -1, facts, policy)  # -1: the last live slot
     # Gaussian noise has an epsilon at the specification's delta only.
     spent = str(released[-1].stage.claim.approx(policy.delta or Fraction(0)).epsilon)

@@ -230,7 +230,7 @@ def place_product(
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # the maximum: lest it divides by 0
             # Means over `Field`'s equally likely numbers; at least 1 / 20, lest TYPICAL's variance becomes infinite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
-            deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # no part of a day varies less than the day
+            deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # TYPICAL: of so many; no less than a day's
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
         variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
     result = _place_estimates(values, variances, places, shown, upper_kmh)
@@ -266,7 +266,7 @@ def _place_estimates(
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
 
 
-LEVELS = 0.15, 0.5, 0.85  # of the percentiles that products show; the 85th is what traffic engineers use
+TARGETS = 0.15, 0.5, 0.85  # shares of reports: percentiles that products show; traffic engineers use the 85th
 
 
 class LearnedClasses(NamedTuple):
@@ -290,8 +290,8 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     sums = ClassSums.none(len(policy.region), edges.size - 1)
     for read, hours_of_day in read_part(entries, policy, "classes"):
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        # Reports of moving classes were summed MOVING times, lest standing ones fill norms; now all count alike.
-        factors = times_of(classes) / MOVING  # (classes,)
+        # Moving reports were summed MOVING times, lest standing ones fill norms; now standing ones count as much.
+        factors = times_of(classes) / MOVING  # (classes,): 1 / MOVING of standing, 1 of moving ones
         sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
         hours |= {*hours_of_day}
     if not sums.days:
@@ -331,9 +331,9 @@ def distribution_columns(
     # Last axes of `Field`: equally likely numbers of vehicles.
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times, classes); (cells, times)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
-    result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
+    result = quantiles(posterior, shares, TARGETS, mean_variances, visits)
     percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
-    _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
+    _, lower, upper = percentiles  # (TARGETS, cells, times) each; the last target's interval is the widest
     vehicles = published(groups, upper_kmh).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval without data
     # A vehicle counts in each of its HATs of a group, `repeats` times.

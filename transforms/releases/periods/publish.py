@@ -144,7 +144,7 @@ place of the stage among those of the specification, 1, 2, .."""
 def sums_of(
     unit: StageUnit, sequence: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]
 ) -> Iterator[dict[str, Fact]]:
-    """Yields a stage's noisy sums. sequence: the stage's number, counted by `counted`."""
+    """Yields a stage's noisy sums. sequence: its place among all the specification's, from 1."""
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups

@@ -114,8 +114,8 @@ class PeriodRelease(VectorRelease):
         """Plans a period's stage `number`, from 0, or reads the recorded one.
 
         Also returns whether the period is planned as a first one: without a complete earlier one, unless its recorded
-        stages say otherwise. Vehicles are counted first as in the last period. Centres rest on entries of earlier
-        complete periods and of its own: one that waited for its operator may lie between them in the ledger.
+        stages say otherwise. Vehicles are counted first as in the last period. Centres rest on entries of other
+        complete periods and of its own, in ledger order: its own may come first, if it waited for its operator.
         """
         policy, recorded = self.policy, of_period(entries, period)  # recorded: this period's stages so far
         earlier = known_before(entries, period)

@@ -1,8 +1,9 @@
 """State of the model from recorded entries, cached.
 
 The cache is signed for one specification with a key derived from the account's (none without key), and rebuilt from
-the ledger where missing, damaged or not matching. A state's `recent` days are as released; `older` ones are folded into
-mean days. The digest of n periods covers the public facts and all their entries: equal digests have equal states.
+the ledger where missing, damaged or not matching. A state is of so many `days`, which are periods:
+`recent` ones are as released, `older` ones folded into mean days; `start` has initial values of fits. The digest of n
+periods covers the public facts and all their entries: equal digests have equal states.
 """
 
 import hashlib
@@ -214,7 +215,8 @@ def stage_values(released: ReleasedStage, fleet: Fleet, *, is_live: bool = False
     """Reads a stage's sums in units of a typical vehicle-day's (live: vehicle-slot's) weight."""
     stage = released.stage
     typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
-    # Weights are clipped with speeds; a wide bound leaves more of them: `weight_gain`. Without speeds none are clipped.
+    # A clip of speeds lowers weights as well. The model expects what the usual bound leaves; a wider one leaves
+    # `weight_gain` times that. Not so where no clip does it (exact weights, a count), nor of live slots, clipped less.
     if not (is_live or stage.counts_public or stage.counts_vehicles):
         typical_weight *= weight_gain(stage.bound_kmh)
     levels = tuple(
