@@ -198,7 +198,7 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
         streets = np.random.default_rng([fleet.seed if fleet.town_seed is None else fleet.town_seed, 1])
         routes = [replace(route, paces=streets.choice(PACES, ceil(route.length_m / STREET_M))) for route in routes]
     count = fleet.vehicles
-    heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
+    heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)  # buses that report four or five times as often
     kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTY_HOURS), count, p=_DUTY_SHARES))
     first, last, shortest, longest = _DUTY_HOURS[kind].T  # hours of the start, and lengths
     start_s = 3600 * rng.uniform(first, last)

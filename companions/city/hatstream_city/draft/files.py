@@ -159,7 +159,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     # Columns of no field yet: all if one is missing, as then all names are guesses.
     free = without_file.keys() - (() if by_file.missing else names_in(by_file.names.values()))
     if any(_is_id_of(files, without_file[name]) for name in free):
-        return replace(first, columns=without_file)  # it names vehicles itself
+        return replace(first, columns=without_file)  # a column of the files names vehicles itself
     if by_file.missing or by_file.is_doubtful or find_columns(without_file).has_ids:
         return _with_more_rows(first, paths)  # files are not of vehicles
     return replace(first, columns={**without_file, FILE: files})

@@ -126,7 +126,7 @@ def _sample_by_layout(form: str, path: str) -> Sample:
     for layout_name, own in own_layouts().items():
         if own.form != form or not own.has_positions:
             continue
-        vehicle_columns = own.choices.get("vehicle", ())
+        vehicle_columns = own.choices.get("vehicle", ())  # all that may name it; headed: with a column HEADING
         with suppress(InputError):
             reader = layout(layout_name, columns=None, vehicle=vehicle_columns, headed=own.heading is not None)
             tables = [batch.table for batch in read_batches(reader, path)]

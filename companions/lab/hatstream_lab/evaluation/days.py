@@ -136,7 +136,7 @@ def tables_of(path: Path) -> dict[str, Any]:
     tables = tomllib.loads(path.read_text(), parse_float=Decimal)
     for table, key in (("cells", "region"), ("places", "file"), ("places", "visits"), ("slot", "trips")):
         name = tables.get(table, {}).get(key)
-        if isinstance(name, str) and name != "occupied":
+        if isinstance(name, str) and name != "occupied":  # which stands for all cells with reports, and is no file
             tables[table][key] = str((path.parent / name).absolute())
     return tables
 

@@ -228,10 +228,10 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
     return {
         "baseline": build("baseline"),
         "array-average": build("array-average"),
-        "array-average-argmax": build("array-average", m_ub="argmax"),
-        "array-average-wrap-around": build("array-average", grouping="wrap-around"),
+        "array-average-argmax": build("array-average", m_ub="argmax"),  # rule of arrays' length
+        "array-average-wrap-around": build("array-average", grouping="wrap-around"),  # how users fill arrays
         **{name: build(name) for name in plain},
-        "worst-case-optimal-tie": build("worst-case-optimal", tie="smallest"),
+        "worst-case-optimal-tie": build("worst-case-optimal", tie="smallest"),  # of thresholds that are equally good
         "auto": build("auto", prior=data.prior),
     }
 

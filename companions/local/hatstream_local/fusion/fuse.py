@@ -102,7 +102,7 @@ def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]
     for service, values in zip(reports.services, reports.values, strict=True):
         if not np.isnan(values).all():
             rows.append(_mean_row(Reports([service], values[None]), rules, service.name))
-    # Shares of users by bucket of values: of Laplace reports, which are of any value, none can be counted.
+    # Shares of users by bucket of values: without Laplace reports, which may be any number; `aggregate` omits them.
     is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     users = int((~np.isnan(reports.values[is_used])).any(axis=0).sum())
     if rules.buckets and users:

@@ -161,6 +161,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     if not counts.size:
         raise ValueError("a distribution needs at least one report by sr, pm or sw")
     rounding_rows, window_rows = np.split(table, [len(roundings)])
+    # Rows are sorted, so that those of one curve are together: `ends` are the rows after them.
     curves, ends = _curves([mechanism for mechanism, _ in roundings], rounding_rows, values)
     pairs_of_rows = zip(spans_of_class, window_rows, strict=True)
     row_spans = np.array([spans[:, row] for spans, row in pairs_of_rows], np.int32).reshape(-1, 2, counts.size)
@@ -199,14 +200,16 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
     return table, counts
 
 
-def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
+def _curves(roundings: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
     """Computes `ReportRows.curves`, (curves, buckets), and `ends` by `table`, (services, rows), of SR classes."""
     changes = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1  # rows that differ from the one before
     starts = np.concatenate([[0], changes])
     curves = np.ones((starts.size, values.size))  # values: the buckets' middles, in [-1, 1]
-    for mechanism, classes in zip(signs, table[:, starts], strict=True):
+    for mechanism, classes in zip(roundings, table[:, starts], strict=True):
         densities = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
-        curves *= np.stack([*densities, np.ones(values.size)])[classes]  # 0: -C, 1: C, 2: missing
+        curves *= np.stack([*densities, np.ones(values.size)])[
+            classes
+        ]  # 0: the lower of two outputs, 1: the upper, 2: missing
     return curves, np.concatenate([changes, [table.shape[1]]])
 
 

@@ -122,7 +122,7 @@ class Edition:
     def privacy(self) -> Mapping[str, Any]:
         """Encodes the privacy card for programs."""
         account = self.spec.account
-        return {  # most: largest loss of a period; odds: bounds of a guess about a vehicle
+        return {  # most: largest loss of a period; odds: of a guess about a vehicle; shown(..) rounds up
             "guarantee": self.account.guarantee,
             "protects": self.protects,
             "unit": account.unit,

@@ -3,6 +3,7 @@
 An edition is the folder's state after an update. Files are staged by `update.put`, which reports changed ones, and
 moved at the end; `results` are rows by product. Stamps tell versions of result files apart: what depends on files with
 equal stamps is reused. A pointer, LATEST, names the newest files. Following: kept current by further updates.
+`shown` rounds an epsilon up.
 """
 
 import hashlib

@@ -220,7 +220,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "report": report,
         "odds": odds(spent or limit),  # of the limit, before anything is spent
         "spans": span_odds(report),
-        "shown": shown,
+        "shown": shown,  # two functions for the template: `shown` rounds an epsilon up
         "odds_of": odds,
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **line} for name, table in rows.items() for line in reliability(table)],
