@@ -133,7 +133,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     samples = Samples(*map(np.concatenate, zip(*(partial.samples for partial in partials), strict=True)))
     sample_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[sample_order] for column in samples))
-    return Partial(vehicle[first], cell[first], added([reported]), sums, samples)  # `admit_late` adds late events
+    return Partial(vehicle[first], cell[first], added([reported]), sums, samples)  # late events are in a pane by now
 
 
 def distinct(events: Events) -> tuple[Events, int]:

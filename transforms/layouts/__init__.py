@@ -87,8 +87,8 @@ def layout(
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of the fields in `_OPTIONS` alone: keys in place of positions, and the value.
         speed_unit: Unit of the input's values, of whatever kind; unit: the specification's, None for speeds.
-        vehicle: Columns, as time, in place of a fixed layout's own.
-        fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have that column.
+        vehicle, time: Columns in place of a fixed layout's own.
+        fields: Of rows other than positions: first an id, last a number. headed, with_value: Rows have heading, value.
 
     >>> import pyarrow as pa
     >>> fields = {"user": "id", "report": "value"}

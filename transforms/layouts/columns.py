@@ -113,8 +113,8 @@ def instants(
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
     days since 1899-12-30. Several columns: a date and a clock, joined to one text; hours 24 to 47 are the next day's.
-    zone: of texts without offset and of timestamps without zone, which are not valid for None. parse: reads texts of
-    another form than iso, given them and the zone. decimal: mark.
+    zone: of texts without offset and of timestamps without zone, which are not valid for None. parse: in place of
+    iso's form, reads texts of another one, given them and the zone. decimal: mark.
     """
     kind = column.type
     if are_parts(kind):

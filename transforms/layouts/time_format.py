@@ -111,7 +111,7 @@ def _two_digits(numbers: pa.Array) -> pa.Array:
 def _pattern(text: str) -> str:
     """Compiles a time format to an RE2 pattern."""
     groups = {directive: f"(?P<{field}>{letters})" for directive, (field, letters) in _FIELDS.items()}
-    if re.search("%[Yymd]%[md]", text):  # nothing divides parts of the date: 2026072 is a day of a year
+    if re.search("%[Yymd]%[md]", text):  # undivided parts need two digits: 2026072, a day of a year, is no date
         groups |= {f"%{letter}": groups[f"%{letter}"].replace(_ONE_OR_TWO, _TWO) for letter in "md"}
     # Between directives: the text itself, where a blank stands for one or more.
     pieces = (groups.get(piece) or re.escape(piece).replace("\\ ", " +") for piece in re.split("(%.)", text))

@@ -110,7 +110,8 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 def sectors(east: Float64s, north: Float64s) -> Int64s:
     """Computes each direction's sector by products, which all machines round alike.
 
-    Directions to the west are turned by half a circle; the sector is then the number of _EDGES up to the bearing.
+    Directions to the west are turned by half a circle; the sector, clockwise from north, is then the number of _EDGES,
+    bearings at which the eastern half's sectors end, up to this one.
     """
     is_west = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(is_west, -1.0, 1.0)

@@ -126,7 +126,10 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 
 def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, keys: Keys) -> Int64s:
-    """Refuses rows without a public key; returns keys' numbers."""
+    """Refuses rows without a public key; returns keys' numbers.
+
+    refuse: marks rows as refused for a reason; each row's first one counts.
+    """
     # A public key may be a word such as NA, which in the place of an id says that there is none.
     columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
     code, ids, missing, bad = join_ids(columns, BETWEEN.encode())
@@ -134,7 +137,7 @@ def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, key
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)
     refuse("unknown-key", number < 0)
-    return np.maximum(number, 0)
+    return np.maximum(number, 0)  # 0: refused rows'
 
 
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:

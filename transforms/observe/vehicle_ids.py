@@ -1,4 +1,7 @@
-"""Vehicle ids as canonical text, and their keyed hashes."""
+"""Vehicle ids as canonical text, and their keyed hashes.
+
+A code is the index of a row's id among the distinct ones; missing and bad rows, which are refused, have any code.
+"""
 
 import hmac
 from collections.abc import Sequence
@@ -134,7 +137,8 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
         base = max(len(column.ids), 1)
-        pairs, code = np.unique(code * base + column.code, return_inverse=True)  # of an id so far and the column's
+        # A pair: the code of the earlier columns' id, and this column's.
+        pairs, code = np.unique(code * base + column.code, return_inverse=True)
         code_pairs = (divmod(pair, base) for pair in pairs.tolist())
         texts = ((ids or [b""])[prefix] + sep + (column.ids or [b""])[suffix] for prefix, suffix in code_pairs)
         ids, missing, bad = list(texts), missing | column.missing, bad | column.bad

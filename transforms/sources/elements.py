@@ -86,7 +86,7 @@ class _IntoBatches(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields batches at elements' Beam times; refuses a stream's rows stamped with event times."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._reading.raises:  # no transport gives it; else its rows are refused as late
+            if timestamp >= _END and self._reading.raises:  # no transport gives it; unless raised, its rows are late
                 raise StepError(END_OF_TIME)
             time = timestamp if self._stream_start is None else max(timestamp, self._stream_start)  # windows begin then
             for batch in _batches(rows, self._reading.names, self._reading.fields):
@@ -194,9 +194,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def classify(value: Any) -> KindValue:
-    """Classifies a value by itself, as bad where no field could have it.
+    """Returns a value's kind and converted value, BAD if none fits.
 
-    Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
+    By itself: Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
     """
     converter = _CLASSIFIERS.get(type(value))
     if converter is None:

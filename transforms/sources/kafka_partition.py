@@ -108,15 +108,15 @@ class Partition:
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
-        self._consumer = _consumer(topic, self._note)
-        self._next_offset: int | None = None  # of the consumer; None before it is assigned
-        self._end_offset = -1  # where Kafka last said that the partition ends
-        self._last_message_s = self._last_asked_s = time.monotonic()  # question: for the end
-        self._last_counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
-        self._last_error = ""  # of the connection
-        self._away_since_s: float | None = None  # brokers do not answer
-        self._gone_since_s: float | None = None  # brokers say that the topic does not exist
-        self._outage_end_s = -math.inf  # of the last one
+        self._consumer = _consumer(topic, self._note)  # `_note` is called with each error of the client
+        self._next_offset: int | None = None  # which the consumer hands over next; None: not assigned
+        self._end_offset = -1  # where Kafka last said that the partition ends; -1: unknown
+        self._last_message_s = self._last_asked_s = time.monotonic()  # asked where the partition ends
+        self._last_counted_s = -math.inf  # never: so the first count, which may refuse the topic, comes at once
+        self._last_error = ""  # name of the newest that the client reported
+        self._away_since_s: float | None = None  # since when brokers do not answer
+        self._gone_since_s: float | None = None  # since when they say that the topic does not exist
+        self._outage_end_s = -math.inf  # when the last outage ended
 
     def close(self) -> None:
         """Closes the consumer."""
@@ -129,7 +129,7 @@ class Partition:
         """
         if self._next_offset != position:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
-            self._next_offset, self._end_offset, self._last_message_s = position, -1, time.monotonic()  # -1: unknown
+            self._next_offset, self._end_offset, self._last_message_s = position, -1, time.monotonic()
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._split_events(self._consumer.consume(max_messages, POLL_WAIT_S))
         stamps = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)  # kind, and ms
@@ -140,7 +140,7 @@ class Partition:
             self._back()  # ends an outage of brokers, if there is one
             next_position = self._next_offset = cast(int, messages[-1].offset()) + 1
             self._last_message_s = time.monotonic()
-            with suppress(KafkaException):  # the next poll asks again
+            with suppress(KafkaException):  # no answer: they are counted again after PARTITIONS_EVERY_S
                 self._check_partitions(self._last_message_s)
         elif out_of_range:  # the position is not, or not any more, in the partition
             next_position = self._earliest(position)

@@ -221,6 +221,7 @@ class _WatchFolder(beam.DoFn):
             tracker.defer_remainder(Duration(seconds=PAUSE_S))
             return
         self.is_away = False
+        # None: a name to skip, such as x.part, or no file.
         unread = sorted((at_ms, name) for name, at_ms in arrived_ms.items() if at_ms is not None)
         # Names of files that are gone are forgotten once there are many.
         names = read_names.intersection(listing) if len(read_names) > KEPT_NAMES else read_names

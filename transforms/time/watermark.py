@@ -61,8 +61,8 @@ class Watermark:
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
         """Marks messages whose own watermark, epoch us, lies before the promised one.
 
-        They are counted, as their slots may be closed already. The first promise, `start_s`, overtakes none: older
-        slots are ignored by rule.
+        own_us: by each one's time of receipt alone. Such messages are counted: their slots may be closed already. The
+        first promise, `start_s`, overtakes none: older slots are ignored by rule.
         """
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)

@@ -172,8 +172,8 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if max(metadata.num_rows, sum(rows)) > FILE_ROWS:  # a forged footer's numbers may differ
         raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
-    *others, speed = columns
-    kind = parquet.schema.column(_leaves(parquet, {speed})[0])
+    *others, value_column = columns
+    kind = parquet.schema.column(_leaves(parquet, {value_column})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
     width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, 16)  # 16: of a text
     most_rows = SPEED_BYTES // width
