@@ -309,16 +309,6 @@ def _checked_delta(delta: Fraction) -> Fraction:
     return delta
 
 
-def upper_tail(x: float) -> float:
-    """Computes P(Z > x)."""
-    return math.erfc(x / math.sqrt(2)) / 2
-
-
-def log_upper_tail(x: float) -> float:
-    """Computes log P(Z > x), also where `upper_tail` underflows."""
-    return log_density(x) + math.log(mills_ratio(x))
-
-
 def log_density(x: float) -> float:
     """Computes the logarithm of the density at x."""
     return -x * x / 2 - math.log(2 * math.pi) / 2

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 from dpops.accountant import Accountant
-from dpops.claims import log_upper_tail, upper_tail
+from dpops.claims import log_density, mills_ratio
 
 
 def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
@@ -35,7 +35,8 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     if margin <= 0:  # pure claims alone may lose epsilon: only the zero-concentrated bound is left
         return concentrated
     sd = math.sqrt(2 * rho)
-    normal = upper_tail((margin - rho) / sd)
-    if steered:
-        normal += math.exp(margin + log_upper_tail((margin + rho) / sd))
+    normal = math.erfc((margin - rho) / sd / math.sqrt(2)) / 2
+    if steered:  # the density times Mills' ratio is P(Z > beyond), which may underflow
+        beyond = (margin + rho) / sd
+        normal += math.exp(margin + (log_density(beyond) + math.log(mills_ratio(beyond))))
     return min(concentrated, normal, 1.0)

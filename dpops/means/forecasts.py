@@ -12,12 +12,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
-from dpops.means.arrays import FINE_PER_STEP, SAFE_PRODUCT, Rule, groups_of, lay_out
+from dpops.means.arrays import FINE_PER_STEP, Rule, groups_of, lay_out
 from dpops.mechanism import Plan
-from dpops.types import CountsKnown, Float64s, Grid, Int64s
+from dpops.types import Float64s, Int64s
 
 MIN_SHARE_BETWEEN_USERS = 0.2
 """Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
@@ -25,7 +24,6 @@ forecast of independent ones promises intervals that are too short."""
 FEW_ARRAYS = 8  # most arrays for which a forecast varies the HAT's mean
 BIAS_POINTS = 32  # equally likely values that stand for a normal bias in a forecast
 _ELEMENTS_AT_ONCE = 1 << 13  # numbers of a matrix that forecasts make at once: a few of these stay in a core's cache
-_MOST_NOISE_STEPS = 1 << 48  # scale of noise, in steps, far below the 2**50 that a plan refuses
 
 
 class LaidMany(NamedTuple):
@@ -69,16 +67,6 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
         sd = hats.prior.sd * np.sqrt(mean_variances)  # of an array's mean, by HAT
         hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.sensitivity, grouping_sd, sd)
     return hats.remembered[m_ub]  # type: ignore[no-any-return]
-
-
-def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Marks HATs far within every mechanism's bounds, bool (HATs,), whose plans cannot fail.
-
-    At n <= `max_n` the largest scale, 4 U n fine steps / epsilon, is at most _MOST_NOISE_STEPS. Counts descend.
-    """
-    max_n = min(SAFE_PRODUCT, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
-    fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= max_n for hat in hats)
-    return np.fromiter(fits, np.bool_, len(hats))
 
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
@@ -148,12 +136,6 @@ def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     return order[is_new], inverse
 
 
-def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """Counts `ordered`, (HATs, n), below each value, (HATs, values)."""
-    compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
-    return np.asarray(np.count_nonzero(compared, axis=2))
-
-
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
     """Computes equally likely private quantiles, (HATs, points).
 
@@ -167,7 +149,9 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
     reach = _running_sums(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
-    gap = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
+    gap = (
+        np.count_nonzero(reach[:, None, :] <= target[:, :, None], axis=2) - 1
+    )  # as numpy.interp finds it; never the last
     # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
     low, high, start, stop = (_picked(rows, gap + step) for rows in (ends, reach) for step in (0, 1))
     return (high - low) / (stop - start) * (target - start) + low
@@ -187,7 +171,7 @@ class Ends(NamedTuple):
 
 def ends_of(means: Float64s, edges: Float64s) -> Ends:
     """Sums ascending means, (HATs, arrays), below `edges`, (HATs, ends)."""
-    rank = rank_below(means, edges)
+    rank = np.count_nonzero(means[:, None, :] < edges[:, :, None], axis=2)
     below, moved_up, moved_down = _picked(_running_sums(means), rank), edges * rank, edges * (means.shape[1] - rank)
     return Ends(edges, below, moved_up, moved_down)  # moved: sums as if means below, or not below, lay at the end
 

@@ -88,13 +88,7 @@ def argmax(counts: Int64s) -> Int64s:
     The maximum is at one of the counts, which are compared exactly: S(m)**2 / m in integers. Source: S0 and S1, Levy.
     """
     lengths = _exact(counts, max_product=int(counts.sum(axis=1).max()) ** 3)  # S(m)^2 m, compared below
-    sums = _kept_at(lengths)  # S at each, (HATs, users)
-    best, best_kept = lengths[:, -1], sums[:, -1]
-    for user in _larger(counts):  # ascending counts: of equally good ones the smallest stays
-        m, m_kept = lengths[:, user], sums[:, user]
-        better = m_kept * m_kept * best > best_kept * best_kept * m
-        best, best_kept = np.where(better, m, best), np.where(better, m_kept, best_kept)
-    return np.asarray(best, np.int64)
+    return _least_at(lengths, lengths, _kept_at(lengths) ** 2)
 
 
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
@@ -109,12 +103,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     sums = _kept_at(lengths)  # S at each of the lengths
     # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.
     cost = lengths * denominator * lengths.sum(axis=1)[:, None] - sums * sums * numerator
-    best, top, bottom = lengths[:, -1], cost[:, -1], sums[:, -1]
-    for user in _larger(counts):  # ascending distinct counts: of equally good ones the smallest stays
-        better = cost[:, user] * bottom < top * sums[:, user]
-        best, top = np.where(better, lengths[:, user], best), np.where(better, cost[:, user], top)
-        bottom = np.where(better, sums[:, user], bottom)
-    return np.asarray(best, np.int64)
+    return _least_at(lengths, cost, sums)
 
 
 def convex(counts: Int64s) -> Int64s:
@@ -142,10 +131,17 @@ def _exact(counts: Int64s, max_product: int) -> Any:
     return counts if max_product < _EXACT_INT64 else counts.astype(object)
 
 
-def _larger(counts: Int64s) -> list[int]:
-    """Lists users whose count exceeds the next, last first."""
-    columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
-    return columns
+def _least_at(lengths: Any, top: Any, bottom: Any) -> Int64s:
+    """Picks the length of least top / bottom by HAT, compared by products; the smallest such one."""
+    best, best_top, best_bottom = (column[:, -1] for column in (lengths, top, bottom))
+    exceeds_next = (lengths[:, :-1] != lengths[:, 1:]).any(axis=0)
+    for user in np.flatnonzero(exceeds_next)[
+        ::-1
+    ].tolist():  # ascending lengths: of equally good ones the smallest stays
+        better = top[:, user] * best_bottom < best_top * bottom[:, user]
+        best, best_top = np.where(better, lengths[:, user], best), np.where(better, top[:, user], best_top)
+        best_bottom = np.where(better, bottom[:, user], best_bottom)
+    return np.asarray(best, np.int64)
 
 
 def _kept_at(counts: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpops.forecast import HatCounts, Prior
-from dpops.means.forecasts import is_usual
+from dpops.means.arrays import FINE_PER_STEP, SAFE_PRODUCT
 from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, check_totals, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.constant import Constant
@@ -63,8 +63,14 @@ class Auto(Mechanism):
         return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))  # stable: they come by name
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Plans means of HATs far within all bounds together, others singly."""
-        usual_indices = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
+        """Plans means of HATs far within all bounds, whose plans cannot fail, together, others singly."""
+        # At n <= `max_n` samples the largest scale, 4 U n fine steps / epsilon, is far below a plan's 2**50 steps.
+        max_n = min(SAFE_PRODUCT, int((1 << 48) * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
+        usual_indices = [
+            index
+            for index, (counts, reported) in enumerate(hats)  # counts descend
+            if self.statistic == "mean" and counts.size and counts[-1] >= 1 and counts.sum() <= reported <= max_n
+        ]
         usual_hats = [hats[index] for index in usual_indices]
         plan_of: dict[int, Plan] = {}
         if usual_hats and self.prior is not None:

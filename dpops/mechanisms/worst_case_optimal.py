@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -40,10 +39,7 @@ class WorstCaseOptimal(Mechanism):
         """Plans the clipping bound of smallest worst-case error."""
         counts, reported = hat
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
-        ordered = np.sort(counts)[::-1]
-        rank = self._rank(epsilon)
-        is_noisy = rank <= counts.size and not self.constant
-        bound = grid.upper_steps * int(ordered[rank - 1]) if is_noisy else 0
+        bound = grid.upper_steps * int(self._bounded_count(np.sort(counts)[::-1], epsilon))
         samples = int(counts.sum())
         clipped = np.maximum(counts * grid.upper_steps - bound, 0)  # of users' ranges [0, U m], half at either end
         clipping = Fraction(int(clipped.sum()), 2 * samples) * grid.step
@@ -68,7 +64,8 @@ class WorstCaseOptimal(Mechanism):
         """Forecasts mean absolute errors, (HATs,) in units, under the prior."""
         # At each equally likely mean of a HAT, the same few for all HATs, the bias is taken as normal: its mean and sd
         # follow from moments of what clipping moves each user's mean by, as users are independent.
-        bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(BIAS_POINTS)
+        bound = hats.grid.upper_steps * hats.of_each(lambda counts: self._bounded_count(counts, hats.epsilon))
+        scores = normal_scores(BIAS_POINTS)
         scale = quotients(bound, hats.samples, factor=hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)  # means: (means, 1)
         clipped_users, shares, columns, moments = _clipped(hats, bound, means)
@@ -86,17 +83,13 @@ class WorstCaseOptimal(Mechanism):
                 mean_errors[hat] = errors.reshape(hat.size, -1).mean(axis=1)
         return mean_errors
 
-    def _bounds(self, hats: HatCounts, counts: Int64s) -> Int64s:
-        """Computes T of each HAT. counts: (HATs, users)."""
-        rank = self._rank(hats.epsilon)
-        if rank > counts.shape[1] or self.constant:
-            return np.zeros(len(counts), np.int64)
-        return hats.grid.upper_steps * counts[:, rank - 1]  # counts descend: the rank-th largest
-
-    def _rank(self, epsilon: Fraction) -> int:
-        """Computes the rank of T among users' largest sums."""
+    def _bounded_count(self, counts: Int64s, epsilon: Fraction) -> Int64s:
+        """Picks the m of T = U m by HAT, from counts, (.., users), that descend; 0 if T is 0."""
         rank = math.ceil(2 / epsilon)
-        return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
+        if self.tie == "smallest" and rank * epsilon == 2:
+            rank += 1
+        of_rank = counts[..., rank - 1 : rank]  # none where there are fewer users
+        return np.asarray(of_rank.sum(axis=-1) * (not self.constant))
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy clipped sums of planned HATs."""
