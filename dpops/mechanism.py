@@ -344,11 +344,11 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
         np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
         for name in ("users", "samples", "heaviest", "upper_steps")
     )
-    counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
-    sums = np.concatenate([total.sums for total in totals]) if totals else counts
+    counts = np.concatenate([_NO_INTS, *(total.counts for total in totals)])
+    sums = np.concatenate([_NO_INTS, *(total.sums for total in totals)])
     start = np.cumsum(users) - users
     fits = [total.counts.size for total in totals] == users.tolist() == [total.sums.size for total in totals]
-    if fits and totals:
+    if fits:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)
     if not fits or np.any(sums < 0) or np.any(sums > counts * np.repeat(upper, users)):

@@ -90,8 +90,6 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     columns: int64 (users,), such as sums of speeds. A capped user's sum counts m / c times, exactly: over the least
     common multiple of the HAT's capped counts, which is returned first (1 without one), then the sums times it.
     """
-    if not plans:
-        return []
     user_counts = np.diff(users.start, append=users.counts.size)  # (HATs,)
     limits = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)  # else no cap
     planned = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)

@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from statistics import fmean
 
 import numpy as np
 
-from dpops.forecast import HatCounts
+from dpops.forecast import HatCounts, normal_scores
 from dpops.means import forecasts
-from dpops.means.arrays import FINE_PER_STEP, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, lay_out_together
+from dpops.means.arrays import FINE_PER_STEP, ArrayMeans, Rule, array_means, array_plans, groups_of, lay_out_together
 from dpops.means.forecasts import Ends, LaidMany
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -68,7 +69,7 @@ class ClippedArrays(Mechanism):
         """
         raise NotImplementedError
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans half of epsilon each for interval and mean.
 
         A user lies in one array, so the clipped sum moves by at most the interval's length and the user's own move. The
@@ -86,6 +87,32 @@ class ClippedArrays(Mechanism):
             clipped.append(laid._replace(sensitivity=min(widest, laid.sensitivity), bias=upper, facts=facts))
         return array_plans(self.name, clipped, grid, epsilon, noise_epsilon=epsilon / 2)
 
+    def errors(self, hats: HatCounts, means: Float64s, laid: LaidMany) -> Float64s:
+        """Forecasts E|error| of HATs, (HATs,) in units, averaged over drawn intervals.
+
+        means: of arrays, (HATs, arrays), which ascend as the prior expects them, in units. laid: these HATs' layouts.
+        """
+        raise NotImplementedError
+
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior; equal HATs once."""
+        laid = forecasts.laid_out(hats, self.m_ub)
+        # First rows of distinct HATs, and each HAT's index among them.
+        first, distinct_index = forecasts.distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
+        distinct, expected = laid.take(first), np.zeros(first.size)
+        for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
+            # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
+            few = arrays <= forecasts.FEW_ARRAYS
+            likely_means = hats.prior.hat_means(hats.upper).tolist() if few else [hats.prior.mean]
+            for rows in (hats_of_size[chunk] for chunk in forecasts.chunks(hats_of_size.size, arrays)):
+                around, layouts = distinct.sd[rows, None] * normal_scores(arrays), distinct.take(rows)  # the HAT's mean
+                # By mean, then HAT; averaged over means exactly, the same on every machine.
+                cases = [self.errors(hats, np.clip(mean + around, 0.0, hats.upper), layouts) for mean in likely_means]
+                expected[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()]
+        # Users' weights in arrays are not their shares of samples: independent of clipping, so errors add in squares.
+        grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
+        return np.array([*map(math.hypot, expected[distinct_index].tolist(), grouping_error.tolist())])
+
 
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
@@ -95,7 +122,7 @@ def clipped_release(
     low, high: int64 (HATs,), in fine steps. choices: integers of the private choice, released before each noisy sum.
     """
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
-    exact = np.add.reduceat(clipped, arrays.first) if low.size else low
+    exact = np.add.reduceat(clipped, arrays.first)
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
     return [[*choice, noisy] for choice, noisy in zip(choices, with_noise(exact, scales, noise), strict=True)]
 
@@ -137,34 +164,29 @@ class QuantileInterval(ClippedArrays):
         rank = self.rank(arrays, epsilon)
         return (upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
 
-    def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors from a normal approximation of the interval."""
-        quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP
-
-        def errors(means: Float64s, laid: LaidMany) -> Float64s:
-            """Averages E|error| over equally likely pairs of ends, (HATs,) in units; means: (HATs, arrays)."""
-            arrays, upper, hat_errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
-            rank = float(self.rank(arrays, hats.epsilon))
-            ranks = rank, arrays - rank  # of the lower and the upper end
-            drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
-            ends = [forecasts.ends_of(means, quantiles) for quantiles in drawn]
-            sensitivity = np.minimum(upper_steps, laid.sensitivity)  # of the sum: ends are U apart at most
-            for rows in forecasts.chunks(len(means), _NODES**2):
-                # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
-                low = Ends(*(column[rows, :, None] for column in ends[0]))
-                high = Ends(*(column[rows, None, :] for column in ends[1]))
-                # By `Ends`: means below the lower end count as it (`moved_up`), those between as they are (of `below`),
-                # those above as the higher (`moved_down`). Either drawn end may be the lower: it has the smaller sums.
-                clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
-                clipped -= np.minimum(low.below, high.below)
-                clipped += np.where(low.values > high.values, low.moved_down, high.moved_down)
-                shape = len(clipped), _NODES**2
-                width, clipped = np.abs(low.values - high.values).reshape(shape), clipped.reshape(shape)
-                of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
-                hat_errors[rows] = of_pairs.mean(axis=1)
-            return hat_errors
-
-        return forecasts.interval_forecasts(hats, self.m_ub, errors)
+    def errors(self, hats: HatCounts, means: Float64s, laid: LaidMany) -> Float64s:
+        """Averages over pairs of likely ends, for array means as normal scores."""
+        arrays, upper, hat_errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
+        rank = float(self.rank(arrays, hats.epsilon))
+        ranks = rank, arrays - rank  # of the lower and the upper end
+        quarter, most = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP  # ends are U apart at most
+        drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
+        ends = [forecasts.ends_of(means, quantiles) for quantiles in drawn]
+        sensitivity = np.minimum(most, laid.sensitivity)  # of the sum
+        for rows in forecasts.chunks(len(means), _NODES**2):
+            # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
+            low = Ends(*(column[rows, :, None] for column in ends[0]))
+            high = Ends(*(column[rows, None, :] for column in ends[1]))
+            # By `Ends`: means below the lower end count as it (`moved_up`), those between as they are (of `below`),
+            # those above as the higher (`moved_down`). Either drawn end may be the lower: it has the smaller sums.
+            clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
+            clipped -= np.minimum(low.below, high.below)
+            clipped += np.where(low.values > high.values, low.moved_down, high.moved_down)
+            shape = len(clipped), _NODES**2
+            width, clipped = np.abs(low.values - high.values).reshape(shape), clipped.reshape(shape)
+            of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
+            hat_errors[rows] = of_pairs.mean(axis=1)
+        return hat_errors
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the interval's ends, then the clipped sum."""

@@ -5,10 +5,8 @@ equally likely points of the standard normal law; `clamped_errors` are for estim
 step is 1 / FINE_PER_STEP grid step. `_running_sums` begin with 0; `_picked` are each row's values at its columns.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -104,29 +102,6 @@ def chunks(hats: int, of_each: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, hats, size))
 
 
-def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
-    """Forecasts errors of privately clipped array means, float64 (HATs,).
-
-    errors: forecasts a chunk's errors, (HATs,), from array means, (HATs, arrays), which ascend as the prior expects
-    them, and layouts. Equal HATs are forecast once. m_ub: rule of the arrays' length, in samples.
-    """
-    laid = laid_out(hats, m_ub)
-    # First rows of distinct HATs, and each HAT's index among them.
-    first, distinct_index = distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
-    distinct, forecasts = laid.take(first), np.zeros(first.size)
-    for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
-        # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
-        likely_means = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
-        for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):
-            around = distinct.sd[rows, None] * normal_scores(arrays)  # of array means around the HAT's
-            # By mean, then HAT; averaged over means exactly, the same on every machine.
-            cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in likely_means]
-            forecasts[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
-    # Users' weights in arrays are not their shares of samples: independent of clipping, so its error adds in squares.
-    grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
-    return np.array([*map(math.hypot, forecasts[distinct_index].tolist(), grouping_error.tolist())])
-
-
 def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     """Finds distinct rows of columns, as `np.unique` with index and inverse, but faster."""
     order = np.lexsort(columns[::-1])
@@ -149,9 +124,8 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
     reach = _running_sums(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
-    gap = (
-        np.count_nonzero(reach[:, None, :] <= target[:, :, None], axis=2) - 1
-    )  # as numpy.interp finds it; never the last
+    # As numpy.interp finds it; never the last.
+    gap = np.count_nonzero(reach[:, None, :] <= target[:, :, None], axis=2) - 1
     # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
     low, high, start, stop = (_picked(rows, gap + step) for rows in (ends, reach) for step in (0, 1))
     return (high - low) / (stop - start) * (target - start) + low

@@ -132,12 +132,10 @@ def _exact(counts: Int64s, max_product: int) -> Any:
 
 
 def _least_at(lengths: Any, top: Any, bottom: Any) -> Int64s:
-    """Picks the length of least top / bottom by HAT, compared by products; the smallest such one."""
+    """Picks HATs' smallest length of least top / bottom, compared by products."""
     best, best_top, best_bottom = (column[:, -1] for column in (lengths, top, bottom))
     exceeds_next = (lengths[:, :-1] != lengths[:, 1:]).any(axis=0)
-    for user in np.flatnonzero(exceeds_next)[
-        ::-1
-    ].tolist():  # ascending lengths: of equally good ones the smallest stays
+    for user in exceeds_next.nonzero()[0][::-1].tolist():  # lengths ascend: of equally good ones the smallest stays
         better = top[:, user] * best_bottom < best_top * bottom[:, user]
         best, best_top = np.where(better, lengths[:, user], best), np.where(better, top[:, user], best_top)
         best_bottom = np.where(better, bottom[:, user], best_bottom)

@@ -82,8 +82,6 @@ class Akmv(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy integers of planned HATs."""
         users = stack(totals, plans)  # of all HATs, one after another, checked against plans
-        if not plans:
-            return []
         # number: of users, by HAT.
         coarse, number = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "users"))
         max_sums = np.array([plan.sensitivity for plan in plans], np.int64)

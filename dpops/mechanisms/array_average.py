@@ -97,7 +97,7 @@ class ArrayAverage(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy sum of array means per HAT."""
         arrays = layouts.array_means(totals, plans)
-        return noisy_integers(np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means, plans, noise)
+        return noisy_integers(np.add.reduceat(arrays.means, arrays.first), plans, noise)
 
 
 _OPT_AVERAGE = ArrayAverage(m_ub="opt")

@@ -63,7 +63,7 @@ class Auto(Mechanism):
         return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))  # stable: they come by name
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Plans means of HATs far within all bounds, whose plans cannot fail, together, others singly."""
+        """Plans means of HATs far within bounds, where no plan fails, together."""
         # At n <= `max_n` samples the largest scale, 4 U n fine steps / epsilon, is far below a plan's 2**50 steps.
         max_n = min(SAFE_PRODUCT, int((1 << 48) * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
         usual_indices = [

@@ -15,7 +15,7 @@ import numpy as np
 from dpops.forecast import HatCounts
 from dpops.means.arrays import FINE_PER_STEP, array_means, groups_of
 from dpops.means.clipping import ClippedArrays, clipped_release, with_interval
-from dpops.means.forecasts import LaidMany, ends_of, interval_errors_of, interval_forecasts
+from dpops.means.forecasts import LaidMany, ends_of, interval_errors_of
 from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -39,30 +39,33 @@ class Levy(ClippedArrays):
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
         """Plans a histogram's bins of width tau, and the longest interval, in fine steps."""
         tau = _tau(arrays, m_ub, upper)
-        bins = -(-upper // tau)  # rounded up
-        return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
+        return min(3 * tau, upper), {"tau": tau, "bins": -(-upper // tau)}  # rounded up
 
-    def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors by HAT under the prior."""
-        upper = hats.grid.upper_steps * FINE_PER_STEP
-
-        def interval_errors(means: Float64s, laid: LaidMany) -> Float64s:
-            """Forecasts HATs with equally many arrays; means: (HATs, arrays) in units."""
-            tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
-            errors = np.zeros(tau.size)
+    def errors(self, hats: HatCounts, means: Float64s, laid: LaidMany) -> Float64s:
+        """Averages E|error| over drawn bins."""
+        fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
+        widths = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
+        hat_errors = np.zeros(widths.size)
+        for bins, rows in groups_of(-(-upper // widths)):
+            tau, bin_index, row_means = widths[rows, None], np.arange(bins), means[rows]
+            # Numbers of means in lower bins and up to each, costs and chances: (HATs, bins).
+            bin_of = _bins(np.rint(row_means / fine_step).astype(np.int64), tau, upper)[:, None, :]
+            below, through = (np.count_nonzero(bin_of < bin_index[:, None] + step, axis=2) for step in (0, 1))
+            cost = np.maximum(below, means.shape[1] - through)
+            chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
+            low, high = (np.float64(fine_step) * end for end in _interval(bin_index, tau, upper))
+            start, stop = (ends_of(row_means, np.broadcast_to(end, cost.shape)) for end in (low, high))
+            # Sums of the means clipped to the interval: those below it at `low`, those inside, those above at `high`.
+            clipped = start.moved_up + stop.below - start.below + stop.moved_down
             # Noise is for the interval's length, 3 bins at most, or for less where unclipped sums move by less.
-            for bins, rows in groups_of(-(-upper // tau)):
-                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
-                errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
-            return errors
-
-        return interval_forecasts(hats, self.m_ub, interval_errors)
+            widest = np.minimum(np.minimum(3 * widths[rows], upper), laid.sensitivity[rows])
+            errors = interval_errors_of(hats, row_means, clipped, stop.values - start.values, widest)
+            hat_errors[rows] = (chance * errors).sum(axis=1) / chance.sum(axis=1)
+        return hat_errors
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the histogram, then the clipped sum."""
         arrays = array_means(totals, plans)
-        if not plans:
-            return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
         upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
         numbers, first = arrays.numbers, np.cumsum(bins) - bins  # numbers: array means by HAT; first: bin of each HAT
@@ -74,14 +77,14 @@ class Levy(ClippedArrays):
         cost = np.maximum(through - in_bin, np.repeat(numbers, bins) - through)
         rates = [plan.epsilon / 4 for plan in plans]  # `choose` spends twice that, half of epsilon
         drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first  # bins of equal width
-        low, high = _interval(drawn, tau, bins, upper)
+        low, high = _interval(drawn, tau, upper)
         return clipped_release(arrays, low, high, [[choice] for choice in drawn.tolist()], plans, noise)
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Adds the interval around the drawn bin, the first integer, to the plan."""
         upper = plan.facts["upper_steps"] * FINE_PER_STEP
-        low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], upper)
+        low, high = _interval(np.array(integers[0]), plan.facts["tau"], upper)
         return with_interval(int(low), int(high), plan)
 
 
@@ -90,23 +93,6 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
     """Computes the width of a bin in fine steps."""
     share = math.sqrt(math.log(2 * arrays / GAMMA) / (2 * m_ub))
     return 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
-
-
-def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors, averaged over drawn bins; tau: (HATs, 1)."""
-    fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
-    bin_index = np.arange(bins)
-    # means: (HATs, arrays), in units. Numbers of means in lower bins and up to each, costs and chances: (HATs, bins).
-    bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
-    below, through = (np.count_nonzero(bin_of[:, None, :] < bin_index[:, None] + step, axis=2) for step in (0, 1))
-    cost = np.maximum(below, means.shape[1] - through)
-    chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
-    low, high = (np.float64(fine_step) * end for end in _interval(bin_index, tau, bins, upper))
-    start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
-    # Sums of the means clipped to the interval: those below it at `low`, those inside, those above it at `high`.
-    clipped = start.moved_up + stop.below - start.below + stop.moved_down
-    errors = interval_errors_of(hats, means, clipped, stop.values - start.values, sensitivity)
-    return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
@@ -125,9 +111,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     return np.asarray((index * tau + np.minimum((index + 1) * tau, upper)) // 2)
 
 
-def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes bins' intervals, midpoints +- 1.5 tau; of a single bin, all."""
-    middle = _midpoint(index, tau, upper)
-    low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
-    high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))
-    return low, high
+def _interval(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
+    """Computes bins' intervals, midpoints +- 1.5 tau, within [0, U]."""
+    middle, half = _midpoint(index, tau, upper), 3 * (tau // 2)  # of a single bin, tau >= U, that is all
+    return np.maximum(middle - half, 0), np.minimum(middle + half, upper)

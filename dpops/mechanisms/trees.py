@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.forecast import Prior
 from dpops.means.arrays import Rule, lay_out_together
-from dpops.means.capping import CapRule, CountCap, chosen
+from dpops.means.capping import CapRule, chosen
 from dpops.trees import hats as trees
 from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid, Int64s
@@ -32,16 +32,12 @@ class CappedTree(TreeMechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
         """Plans trees over capped samples; "opt" weighs a share's bias and noise."""
-
-        def cost(cap: CountCap) -> float:
-            """Adds a share's worst bias and its noise error, proportional to cap / samples."""
-            return cap.share_moved + noise_error * cap.max_count / cap.samples
-
+        rate, noise = float(epsilon), trees.share_error(trees.best_shape(self.bins))  # noise: of mass and epsilon 1
         plans = []
         for hat in hats:
             trees.check_counts(hat, grid, epsilon)
-            noise_error = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
-            cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
+            # Of least bias plus noise of a share, which is proportional to cap / samples.
+            cap = chosen(self.m_ub, *hat, lambda cap: cap.share_moved + noise / rate * cap.max_count / cap.samples)
             masses = trees.UNITS_PER_SAMPLE * np.minimum(hat.counts, cap.max_count)  # users' weights, in integers
             plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))
         return plans

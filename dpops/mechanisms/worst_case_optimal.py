@@ -84,7 +84,7 @@ class WorstCaseOptimal(Mechanism):
         return mean_errors
 
     def _bounded_count(self, counts: Int64s, epsilon: Fraction) -> Int64s:
-        """Picks the m of T = U m by HAT, from counts, (.., users), that descend; 0 if T is 0."""
+        """Picks m of T = U m by HAT from descending counts, (.., users)."""
         rank = math.ceil(2 / epsilon)
         if self.tie == "smallest" and rank * epsilon == 2:
             rank += 1
@@ -94,8 +94,6 @@ class WorstCaseOptimal(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy clipped sums of planned HATs."""
         users = stack(totals, plans)  # of all HATs, one after another, checked against plans
-        if not plans:
-            return []
         names = "bound", "upper_steps", "users"
         bound, upper, users_of_hat = (np.array([plan.facts[name] for plan in plans], np.int64) for name in names)
         max_sums = users.counts * np.repeat(upper, users_of_hat)  # U m

@@ -23,11 +23,6 @@ from dpops.types import Int64s
 Ratio = tuple[int, int]
 
 
-def mean_sensitivity(heaviest: int, retained: int) -> Ratio:
-    """Computes the mean's sensitivity over U, k* / K."""
-    return heaviest, retained
-
-
 def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Ratio:
     """Computes the variance's sensitivity over U^2 / 4.
 
@@ -38,11 +33,6 @@ def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Rat
     if whole_users and retained % 2 == 1:
         return retained * retained - 1, retained * retained
     return 1, 1
-
-
-def mean_bias(retained: int, samples: int) -> Ratio:
-    """Computes the mean's worst bias over U, 1 - K / n."""
-    return samples - retained, samples
 
 
 def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
@@ -72,9 +62,9 @@ class Factors(NamedTuple):
     def exact(self, samples: int, retained: int, heaviest: int) -> Fraction:
         """Computes a HAT's exact error from its samples."""
         ratios: tuple[Ratio, ...] = (
-            mean_bias(retained, samples),
+            (samples - retained, samples),  # over U, as the mean's sensitivity below
             variance_bias(retained, samples, whole_users=True),
-            mean_sensitivity(heaviest, retained),
+            (heaviest, retained),
             variance_sensitivity(heaviest, retained, whole_users=True),
         )
         weighed = (factor * Fraction(*ratio) for factor, ratio in zip(self, ratios, strict=True) if factor)
@@ -115,7 +105,7 @@ class RowsByHat(NamedTuple):
         if np.unique(hat * (vehicle.max(initial=0) + 1) + vehicle).size < hat.size:
             raise ValueError("a vehicle has two rows in one HAT")
         begin = np.concatenate([[0], np.cumsum(rows)])
-        retained = np.add.reduceat(counts, begin[:-1]) if hat.size else counts
+        retained = np.add.reduceat(counts, begin[:-1])
         samples = retained if samples is None else samples
         if (samples < retained).any() or (samples >= MOST_SAMPLES).any():
             raise ValueError(f"a HAT's samples must be at least the sum of its rows' counts, and below {MOST_SAMPLES}")

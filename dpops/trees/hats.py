@@ -57,8 +57,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     plain, factor = masses % counts == 0, masses // counts  # whole factors multiply faster than each bin is divided
     scaled[plain] *= factor[plain, None]
     scaled[~plain] = scaled[~plain] * masses[~plain, None] // counts[~plain, None]
-    summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]
-    return np.diff(summed, prepend=0, axis=1)
+    return np.diff(np.add.reduceat(scaled, start, axis=0), prepend=0, axis=1)
 
 
 DEFAULT_BINS = 65  # of 1 km/h each where U is 65 km/h

@@ -48,37 +48,34 @@ def read_trees(
     raw = cumulative(noisy, total, *shape) / total[:, None]  # unbiased shares, (HATs, K - 1)
     width, grid = upper / shape.tree.bins, upper / steps  # of a bin and of a grid step, in units
 
-    def in_units(between: Between, margin: Float64s) -> Between:
-        """Converts intervals from bins to units, with a margin."""
-        low, high = between.low * width - margin, between.high * width + margin
-        return Between(np.maximum(low, 0.0), np.minimum(high, upper))
-
     sds, noise_law = readings.standard_errors(miss), law(*shape)  # sds: how many, to either side
     half = sds * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
     cdf = consistent(raw)
-    outputs = {"cdf": _around(cdf, readings.cdf_interval(raw, half))}
+    outputs = {"cdf": _reading(cdf, readings.cdf_interval(raw, half), unit=1.0, margin=0.0, most=1.0)}
     for name, level in QUANTILES.items():
-        value = readings.quantile(cdf, level)
         between = readings.quantile_interval(raw, half, level)
-        outputs[name] = _around(value * width, in_units(between, margin=grid / 2))  # samples are rounded to the grid
+        value = readings.quantile(cdf, level)
+        outputs[name] = _reading(value, between, width, margin=grid / 2, most=upper)  # samples are rounded to the grid
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
     moved = (width + grid) / 2
-    between = in_units(readings.mean_interval(raw, noise_law, scale, sds), upper * bias + upper * rounding + moved)
-    outputs["mean"] = _around(readings.mean(cdf) * width, between)
+    margin, between = upper * bias + upper * rounding + moved, readings.mean_interval(raw, noise_law, scale, sds)
+    outputs["mean"] = _reading(readings.mean(cdf), between, width, margin, most=upper)
     # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2. Half
     # of `miss` is for the mean that it is around.
     share = np.minimum(bias, 0.5)
     margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
     between = readings.variance_interval(raw, noise_law, scale, readings.standard_errors(miss / 2))
-    low = np.maximum(between.low * width**2 - margin, 0.0)
-    high = np.minimum(between.high * width**2 + margin, upper**2 / 4)
-    outputs["variance"] = _around(readings.variance(cdf) * width**2, Between(low, high))
+    outputs["variance"] = _reading(readings.variance(cdf), between, width**2, margin, most=upper**2 / 4)
     return outputs
 
 
-def _around(value: Float64s, interval: Between) -> Reading:
-    """Widens the estimate's interval to hold the consistent value."""
-    return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
+def _reading(
+    value: Float64s, between: Between, unit: Float64s | float, margin: Float64s | float, most: Float64s | float
+) -> Reading:
+    """Converts to units; widens intervals by a margin within [0, most]."""
+    value = value * unit
+    low, high = np.maximum(between.low * unit - margin, 0.0), np.minimum(between.high * unit + margin, most)
+    return Reading(value, np.minimum(low, value), np.maximum(high, value))  # each holds its consistent value
 
 
 class TreeMechanism(Mechanism):

@@ -57,11 +57,6 @@ class Law(NamedTuple):
     weights: Float64s
     variances: Float64s
 
-    def sd(self, functional: Float64s) -> Float64s:
-        """Computes standard deviations of linear functions of prefixes."""
-        node_factors = np.tensordot(self.weights, functional, axes=1)  # functional: of prefixes, (K - 1, ..)
-        return np.sqrt(np.tensordot(self.variances, node_factors**2, axes=1))
-
     def prefix_sd(self) -> Float64s:
         """Computes the standard deviation of each combined prefix."""
         return np.sqrt(self.variances @ self.weights**2)
@@ -167,7 +162,9 @@ def mean_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Betwe
 
 def mean_sd(law: Law) -> float:
     """Computes the mean's standard error at scale 1."""
-    return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])  # a mean is a constant less the sum of all prefixes
+    # A mean is a constant less the sum of all prefixes.
+    node_factors = np.tensordot(law.weights, np.ones((law.weights.shape[1], 1)), axes=1)
+    return float(np.sqrt(np.tensordot(law.variances, node_factors**2, axes=1)).item())
 
 
 def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Between:

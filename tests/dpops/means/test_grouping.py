@@ -19,7 +19,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
-from dpops.suppression.search import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
+from dpops.suppression.search import variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Int64s
 from tests.dpops import reference
 from tests.dpops.reference import GRID, Silent, best_fit_grouping
@@ -238,7 +238,7 @@ def cost(
     cap = cap_at(most, counts, reported)
     moved, whole = cap.moved_weight
     if kind is Baseline:
-        return Fraction(*mean_bias(whole - moved, whole)) + Fraction(*mean_sensitivity(most, cap.samples)) / epsilon
+        return Fraction(moved, whole) + Fraction(most, cap.samples) / epsilon
     bias = variance_bias(whole - moved, whole, cap.is_uncapped)
     return Fraction(*bias) + Fraction(*variance_sensitivity(most, cap.samples, cap.is_uncapped)) / epsilon
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpops.suppression.search import Ratio, mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
+from dpops.suppression.search import Factors, Ratio, variance_bias, variance_sensitivity
 from tests.dpops.reference import variance
 
 Weighted = Sequence[tuple[Fraction, Fraction]]  # values between 0 and U = 1 with their weights, which add up to 1
@@ -18,7 +18,8 @@ COUNTS = [
     if sum(counts) <= 7
 ]
 every_counts = pytest.mark.parametrize("counts", COUNTS, ids=str)
-HALVES = (Fraction(0), Fraction(1, 2), Fraction(1))
+ZERO, ONE = Fraction(0), Fraction(1)
+HALVES = (ZERO, Fraction(1, 2), ONE)
 
 
 def mean(samples: Sequence[Fraction]) -> Fraction:
@@ -59,7 +60,7 @@ def quarter(ratio: Ratio) -> Fraction:
 def test_the_sensitivities_are_attained_and_never_exceeded(counts: tuple[int, ...]) -> None:
     """Whole users: even and odd K, one user alone, K <= 2 k* and K > 2 k*."""
     kept, heaviest = sum(counts), max(counts)
-    assert moved(counts, "mean") == Fraction(*mean_sensitivity(heaviest, kept))
+    assert moved(counts, "mean") == Factors(ZERO, ZERO, ONE, ZERO).exact(kept, kept, heaviest)
     assert moved(counts, "variance") == quarter(variance_sensitivity(heaviest, kept, whole_users=True))
 
 
@@ -121,7 +122,7 @@ def dropping(kept: int, samples: int, statistic: str) -> Fraction:
 @pytest.mark.parametrize(("kept", "samples"), [(k, n) for n in range(1, 8) for k in range(1, n + 1)])
 def test_the_biases_of_dropping_are_attained_and_never_exceeded(kept: int, samples: int) -> None:
     """Nothing dropped, fewer than half, half, and more; even and odd."""
-    assert dropping(kept, samples, "mean") == Fraction(*mean_bias(kept, samples))
+    assert dropping(kept, samples, "mean") == Factors(ONE, ZERO, ZERO, ZERO).exact(samples, kept, heaviest=kept)
     assert dropping(kept, samples, "variance") == quarter(variance_bias(kept, samples, whole_users=True))
 
 
