@@ -1,7 +1,8 @@
 """Arrow IPC form of columns, with narrow integers.
 
 Packed by LZ4 where an engine shuffles it over the network and keeps it in checkpoints. A partial is a pane's tally: it
-has sums, or under a cap candidate samples. Sums are by name of the `columns` that were asked for, such as squares.
+has sums, or under a cap candidate samples; vehicles' `spans` of time; and `late` events, not tallied yet. Sums are by
+name of the `columns` that were asked for, such as squares.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

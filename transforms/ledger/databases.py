@@ -114,8 +114,8 @@ class SqliteFile:
     def _connect_to_read(self) -> sqlite3.Connection:
         """Opens a read-only connection.
 
-        Even readers of a WAL database create files, with the database's permissions, which would block later writers
-        where the folder is read-only: there nothing changes, and SQLite opens it as immutable.
+        Even readers of a WAL database create files beside it, with its permissions: those of a guarded one would block
+        later writers. Nobody changes it now, so that SQLite can open it as immutable, without such files.
         """
         self._refuse_other_than_files()
         path = self.path

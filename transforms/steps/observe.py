@@ -194,7 +194,7 @@ class ByVehicle(beam.PTransform[PCollection[records.KeyedEvents | KeyedPartial],
             cap, columns = self.release.cap, self.release.columns
             # With a cap, panes have candidate samples instead of sums, which the slot's cap chooses among.
             panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]
-            partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
+            partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps counted already
             for name, rows in ((counters.DUPLICATES, duplicates), (counters.refused("lateness", LATE), refused)):
                 if rows:  # even an increment of 0 would make the counter appear
                     count(name, rows)

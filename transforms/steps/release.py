@@ -258,7 +258,7 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
         _, tallies = group
         for (first_s, shard), data in tallies:
             periods.setdefault(first_s, {}).setdefault(shard, []).append(data)
-        if not periods.pop(_CONSENT_S, None):
+        if not periods.pop(_CONSENT_S, None):  # consent comes as a tally of this start
             return
         # Release shard 0: a period has no others.
         groups = (((first_s, 0), partial(self._tallies, periods[first_s])) for first_s in sorted(periods))

@@ -66,7 +66,7 @@ def estimates_of_product(
     policy: LevelsPolicy,
     by_place: Mapping[str, Sequence[Any]] = {},
 ) -> SlotEstimates:
-    """Estimates a product's places and times in a period.
+    """Builds a product's rows, by time and place, from its estimates.
 
     Column `cell` holds a place's id too, so maps and joins work unchanged. by_place: further columns of products of
     places. A group whose span is None holds the slots outside all parts of the day, and has no row.
