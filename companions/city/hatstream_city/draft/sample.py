@@ -226,9 +226,8 @@ def _documents(text: str) -> list[dict[str, Any]]:
 def _paths_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists paths of objects in arrays or under data keys, the likeliest first."""
     counts: Counter[tuple[str, ...]] = Counter()  # objects by path
-    are_of_kinds = (
-        len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))
-    )  # each has one key, its kind: {"VP": {..}}
+    # Each record has one key, its kind: {"VP": {..}}.
+    are_of_kinds = len(set().union(*records[:LOOKED_AT])) > 1 == max(map(len, records))
     for record in records[:LOOKED_AT]:
         stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
         while stack:

@@ -204,7 +204,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     if "places" in base:
         tables["places"] = base["places"]
         output.append({"product": "place-standing"})
-    return read_days(pattern, spec_path, dates, report, bins=260, **tables)  # fine: truth is known up to a bin
+    return read_days(pattern, spec_path, dates, report, bins=260, **tables)  # many: truth is known up to a bin
 
 
 def around(cells: Iterable[str]) -> list[str]:

@@ -207,9 +207,7 @@ def _curves(roundings: Sequence[StochasticRounding], table: Int32s, values: Floa
     curves = np.ones((starts.size, values.size))  # values: the buckets' middles, in [-1, 1]
     for mechanism, classes in zip(roundings, table[:, starts], strict=True):
         densities = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
-        curves *= np.stack([*densities, np.ones(values.size)])[
-            classes
-        ]  # 0: the lower of two outputs, 1: the upper, 2: missing
+        curves *= np.stack([*densities, np.ones(values.size)])[classes]  # 0: the lower output, 1: the upper, 2: missing
     return curves, np.concatenate([changes, [table.shape[1]]])
 
 
