@@ -300,7 +300,8 @@ def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Fl
 def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
     """Estimates how many HATs of a group one of its vehicles visits.
 
-    Cells of an hour (one, and the group's share of its others) times slots of a cell, (cell groups, slot groups).
+    That is cells in an hour (one, and the group's share of the others of `hats_in_hour`) times slots in a cell
+    (`hats_in_cell`, by the group's part of the day): (cell groups, slot groups).
     """
     weights, slot_counts = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     share = weights / np.maximum(weights.sum(axis=0), 1e-12)  # of the city, in these slots

@@ -1,6 +1,8 @@
 """State of learning: public fleet facts, and blocks of effects.
 
-Recent days are kept as released; older ones are folded into mean days, one for each kind of hours.
+Recent days are kept as released; older ones are folded into mean days, one for each kind of hours. A HAT has one effect
+of each block, by `cell_keys` and, by hour, `slot_keys`: of the clock, parts of the day, days off. Blocks with
+`is_border` touch most cells; those without `is_learned` hold their prior strength, `precision`.
 """
 
 import math

@@ -113,7 +113,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """Makes default stages from a day's total epsilon, or, under Gaussian noise, its rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    # Totals from which fine levels are better by experiment: 10, and without delta 30.
+    # By experiment finer levels are better from a total of 10 on, the finest under Laplace noise from 30 on.
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
     shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
     # A fleet too small for single cells gets levels of larger places.

@@ -82,7 +82,7 @@ class Akmv(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy integers of planned HATs."""
         users = stack(totals, plans)  # of all HATs, one after another, checked against plans
-        # number: of users, by HAT.
+        # By HAT: how many bits sums drop, for few enough candidates of T, and number of users.
         coarse, number = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "users"))
         max_sums = np.array([plan.sensitivity for plan in plans], np.int64)
         ranks = [Fraction(plan.facts["rank"]) for plan in plans]

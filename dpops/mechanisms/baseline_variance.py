@@ -74,7 +74,7 @@ class BaselineVariance(Mechanism):
             upper, true_shares, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
             # Mean of (sample - HAT's mean)^2, less the squared error of the weighted mean: by true, by planned weights.
             variance, released = (prior.sd**2 - prior.spread(s, counts).item() ** 2 for s in (true_shares, shares))
-            sd = prior.of_squares().spread(shares - true_shares, counts)  # of the bias, as squares weigh otherwise
+            sd = prior.of_squares().spread(shares - true_shares, counts)  # of the bias by users' wrong weights
             variance = min(variance, upper)
             bias = min(released, upper) - variance + sd * normal_scores(BIAS_POINTS)
             errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())

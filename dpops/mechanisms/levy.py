@@ -64,7 +64,7 @@ class Levy(ClippedArrays):
         return hat_errors
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """Draws the histogram, then the clipped sum."""
+        """Draws a bin near the median, then the clipped sum."""
         arrays = array_means(totals, plans)
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
         upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
