@@ -183,7 +183,7 @@ def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_sin
     # Only days and periods are looked up in these timetables, so slots of any length do: 60 minutes.
     clocks = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
     releases = [entry for entry in backup.entries if entry["kind"] == "release"]
-    entry_of = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}  # one, of any slot
+    entry_of = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}  # not of a live slot
     by_periods = {spec_id for spec_id, entry in entry_of.items() if isinstance(decode(entry["body"]), StageUnit)}
 
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:

@@ -1,7 +1,8 @@
 """Privacy guarantee of a release, vehicles' spending, and missing slots of a verified ledger.
 
 An Accountant adds up claims, and a limit of an account bounds their sum; a Loss shows that as epsilon and delta. A
-window is as many consecutive periods as a span has days. `bounds` are those of all spans, the shortest first.
+window is as many consecutive periods as a span has days. `bounds` are those of all spans, the shortest first: `most`,
+the loss that no window exceeds, and `since`, the date from which windows keep the limit, empty if all do.
 """
 
 import math

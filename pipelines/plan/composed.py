@@ -142,7 +142,8 @@ def _composed(
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    epsilons: of a HAT, by index of slot. debited: epsilon that the counted period takes from the account.
+    vehicle_hats: a row per vehicle and slot: indices of both, number of HATs there. epsilons: of a HAT, by index of
+    slot. debited: epsilon that the counted period takes from the account.
     """
     _, vehicle, cells = vehicle_hats
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None

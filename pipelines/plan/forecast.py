@@ -254,7 +254,7 @@ def _other_choices(
         choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
-            suppress = weights_of(spec.value.grid, spec.statistics)  # weights of errors that it must not raise
+            suppress = weights_of(spec.value.grid, spec.statistics)  # of errors that suppressing rows must not enlarge
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             together = replace(spec.privacy.allocation, scope="period")  # its slots are planned together

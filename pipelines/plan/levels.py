@@ -2,7 +2,8 @@
 
 `bounds` or `facts`: a day's public HATs, and the fleet. Half widths are of 95 % intervals; `within` is the requested
 one, in the value's unit, into which its `width` turns km/h. FACTORS multiply the specified total. `fewest` finds the
-least number for which a check holds. `levels.free`: what a specification leaves to be chosen.
+least number for which a check holds. `levels.free`: what a specification leaves to be chosen. _NUMBER_BY_DAYS: numbers
+of released days behind a half width, by their text, such as _LATER, "a later day".
 """
 
 from dataclasses import replace
@@ -162,11 +163,11 @@ def known_of(spec: Specification) -> BoundsOnly:
 
 
 _FIRST, _LATER = "the first day", "a later day"
-_NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
+_NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
-    """Computes half widths and vehicles needed at a multiplied total. days: of _NUMBER_BY_DAYS."""
+    """Computes half widths and vehicles needed at a multiplied total. days: key of _NUMBER_BY_DAYS."""
     value, levels, is_first, day_number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # width(1.0): a km/h in the value's unit
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels

@@ -3,6 +3,7 @@
 `bounds` or `facts`: a day's public HATs, and the fleet. `width` of a value turns differences in km/h into its unit. A
 place is `ok`, or known, if it surely has reports and its half width is below INFORMATIVE_KMH; a map is worth its share
 of the total if enough of all reports, USEFUL or WELL, are at such places. DAY_NUMBERS: numbers of released days.
+Nobody knows how traffic is spread over places: each kind of places has two `crowdings`, "spread" and "concentrated".
 """
 
 import math

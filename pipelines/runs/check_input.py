@@ -62,7 +62,7 @@ def check_input(
     rows, at_places = np.zeros((2, starts.size), np.int64)  # of observations, and those at a place, by slot
 
     def look(batch: RawBatch) -> dict[str, int]:
-        """Counts speeds; takes spellings of ids, which show what another form merges."""
+        """Counts speeds; hashes ids in spellings that show what another form merges."""
         progress(READ, reading.counts[counters.ROWS] + batch.rows, total)
         ids.append(spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key))
         return speed_counts(batch.table, job.rules)

@@ -164,7 +164,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)  # unknown: also without a value
         schema = schema_by_key(self.name, shape)
-        # Engines drop late rows of unbounded pipelines alone: there no row's time is before its element's.
+        # Only rows of bounded pipelines may have times before their elements': in unbounded ones engines drop those.
+        # Coarser products are left out: rows are of keys in windows.
         to_rows = ToRows(shape, schema, may_be_late=elements.is_bounded, columns=_COLUMN_BY_FIELD)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))

@@ -67,7 +67,8 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
-        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))  # of errors it must not raise
+        # Rows of vehicles in many HATs are suppressed as far as the largest error, by these weights, does not grow.
+        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))
     has_headings = levels is not None and any(part.needs_headings for part in levels.parts)
     return Specification(
         name=document.name,

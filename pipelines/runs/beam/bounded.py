@@ -129,7 +129,8 @@ class Bounded:
         listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
         if len(bundles) > 1:
             listed = listed | "spread" >> beam.Reshuffle()
-        groups = listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()  # see `keyed`
+        # Groups are by slot (or period), vehicle shard and pane.
+        groups = listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
         tallied = groups | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:  # parts of slots are merged here; heartbeats, whole tallies of empty slots, join them
@@ -239,7 +240,8 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
-    if outcome.units_changed == 0:  # else another run recorded some. From the ledger: a retried step counts nothing new
+    # New units by the ledger, as a retried step counts none as new; unless another run recorded some (units_changed).
+    if outcome.units_changed == 0:
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused

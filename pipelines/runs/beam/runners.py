@@ -86,7 +86,8 @@ class ByName:
         except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
             message = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
             unknown = EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
-            raise reason_of(message) or (error if self.is_here else unknown) from None  # shown by its class, see `cli`
+            # `reason_of` finds a step's own error in the text, else None. `error`: `cli` shows only its class.
+            raise reason_of(message) or (error if self.is_here else unknown) from None
         if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
             raise EngineError(f"{self.name} ended the job in state {state}; its own log says why")
         return finished(result)

@@ -260,10 +260,10 @@ class Flink:
         # --environment_cache_millis is left out: it would keep a worker from stage to stage even when that has died.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
         result = submit_pipeline(build, name, options, self.job_server)
-        cluster, reasons = Cluster(self.rest), list[Exception]()  # at most one reason to end the job
+        cluster, reasons = Cluster(self.rest), list[Exception]()  # errors to end the job for, of which the first counts
 
         def look() -> None:
-            """Shows the job's counters; cancels it on an error of ours, to prevent retries."""
+            """Shows the job's counters; cancels it on a step's own error, to prevent retries."""
             with suppress(OSError):
                 if job := cluster.job_named(name):
                     watch(cluster.counters(job))
@@ -282,7 +282,7 @@ class Flink:
                 raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
             if not isinstance(error, RuntimeError):
                 raise
-            # It has ended: its error counts as so many faults as end a job.
+            # The job ended by this error, as if Flink had shown it MOST_FAULTS times: so `fault` returns a reason.
             raise next(iter(reasons), None) or fault([str(error)] * MOST_FAULTS, self.rest) or error from None
         if state != PipelineState.DONE:
             raise EngineError(f"the job was ended by somebody else: {state}")

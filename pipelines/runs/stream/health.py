@@ -1,7 +1,8 @@
 """Health of a stream: a JSON line per slot.
 
 Row counts and lags are the operator's part of a line, secret where counts are. Each second is a look at engine and
-ledger. A period that is released as a whole, beside live slots, is recorded by its first slot.
+ledger. A period that is released as a whole, beside live slots, is recorded by its first slot. A unit is lost if the
+account's limit refuses it.
 """
 
 import time
@@ -125,7 +126,7 @@ class _Watch:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
-        if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
+        if overdue and self._spec.has_live:  # live slots are due once another period is recorded, until their own is
             recorded, first = self._ended_since(from_s=0), self._first_of_period  # recorded: periods' first slots
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)

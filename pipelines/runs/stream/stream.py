@@ -6,8 +6,8 @@ For HATs, and for live slots under secret counts, optionally with whole periods 
                                          +-> panes -> slots -> by vehicle -> periods -> stages -> rows
 
 The lower branch accepts reports longer, `more_s`, so all its windows are later. A heartbeat is an empty tally of each
-slot, at its end. A release that draws in order is of whole periods; one that keeps late reports is of HATs. `start_s`:
-start of the stream's first slot, in seconds since 1970 UTC; older reports are late.
+slot, sent at its end and timed at its start. A release that draws in order is of whole periods; one that keeps late
+reports is of HATs. `start_s`: start of the stream's first slot, in seconds since 1970 UTC; older reports are late.
 """
 
 import time
@@ -136,9 +136,10 @@ class InWindows:
     more_s: int = 0  # delay of counting after a slot's end
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        """Tallies events by slot, or by whole period."""
+        """Tallies events by slot, and joins the heartbeats."""
         if job.release.draws_in_order:  # whole periods, of slots that wait `more_s` longer
-            counted = events | "by vehicle, later" >> _Tallied(self, job)
+            counted = events | "by vehicle, later" >> _TallyByPanes(self, job)
+            # Windows as of `counted`, as Flatten needs them alike; `in_order` moves both to their period's window.
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> steps.InTime(self.pane_s)
@@ -149,7 +150,7 @@ class InWindows:
             slots = both | "by vehicle" >> steps.ByVehicle(job.release, in_panes=True)
         else:  # live slots leave late reports out; the period's release counts them
             _ = timely[BEHIND] | "count late" >> beam.Map(lambda packed: count(counters.LATE_FOR_LIVE, packed.rows))
-            slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
+            slots = timely.in_time | "by vehicle" >> _TallyByPanes(self, job)
         return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
 
     def in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
@@ -169,8 +170,8 @@ class InWindows:
 
 
 @dataclass
-class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
-    """Events -> ((slot, 0), packed Tally), a slot at a time."""
+class _TallyByPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events, by panes and slots -> ((slot, 0), packed Tally), `more_s` later."""
 
     windows: InWindows
     job: Job
@@ -248,8 +249,8 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
     with raise_as(SpecificationError, ValueError, "input: "):
         layout = message_layout(spec.input.name, spec.input.layout)
     with raise_as(InputError, KafkaSourceError):
-        if not spec.counts_are_public:  # then no report may decide by its time whether others are late
-            check_clock(topic)
+        if not spec.counts_are_public:  # then no report may decide by its time whether others are late:
+            check_clock(topic)  # it refuses topics whose producers stamp messages, not the broker
         partitions = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
     return ReadKafka(topic, partitions, _watermark(spec, start_s), layout)
 
