@@ -4,6 +4,7 @@ Places are independent given their cells: neither smoothness between neighbours 
 A released sum of speeds is weight times (speed - centre), so a place's weight and mean are learned together: weights
 are summed over on a grid, of RATIOS times the expected weight, and speeds integrated out. A law, or `ratios`, is a
 distribution of RATIOS, learned from all places. A report mean is weighted by the uncertain weight, as reports are.
+`around` has, by place, its cell's mean speed (`values`), an expected weight, and the size of a segment of streets.
 """
 
 import math
