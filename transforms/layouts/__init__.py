@@ -2,7 +2,7 @@
 
 A field is what a row needs (`base.FIELDS`), a column what a file calls it; field SPEED holds the value, of any kind.
 Fixed layouts have columns and units of their own, mapped ones those of a specification. `per_unit` lists units that can
-be converted to one.
+be converted to one, as multiples of it. `_OPTIONS`: by field, the option that chooses its column in a fixed layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,6 @@ MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
-# Options that name the columns of the fields speed, key and key_within.
 _OPTIONS = {SPEED: "value.name", **dict(zip(base.KEY_FIELDS, ("places.column", "places.within"), strict=True))}
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
@@ -214,7 +213,7 @@ def _units(
 ) -> Units:
     """Creates units from options and defaults. unit: of values, None: speeds. Raises ValueError."""
     time_unit, value_option = given_time_unit or defaults.time_unit, "speed_unit" if unit is None else "value_unit"
-    factors, value_unit = per_unit(unit or UNIT), speed_unit or unit or UNIT
+    factors, value_unit = per_unit(unit or UNIT), speed_unit or unit or UNIT  # value_unit: of the input
     for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (value_option, value_unit, factors)):
         if name not in names:
             rule = f"must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"

@@ -74,7 +74,7 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refusals: dict[str, i
         if len(text) > LINE_BYTES or not is_utf8(text):
             counts["too-long" if len(text) > LINE_BYTES else "not-utf8"] += 1
             continue
-        try:  # called from this function alone, as in bulk: the stack's depth limits how deep a record may be nested
+        try:  # called here, as in bulk: both at one depth of the stack, which limits how deep a record may be nested
             try:
                 records.append(decode(text))
             except msgspec.ValidationError:  # a number beyond float64, or no object, which raises again

@@ -161,7 +161,7 @@ def batches_of_snapshot(data: bytes, dotted_paths: Sequence[str], paths: Paths) 
     data, keyed = data.removeprefix(BOM_UTF8), (base.ANY,) in paths.by_field  # column "*": a record's key in its object
     record_paths = tuple(map(base.steps_of_records, dotted_paths))
     try:
-        decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
+        decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode  # an array of documents
         records = list(_inside(decode(data), keyed))
     except DAMAGE:  # not one document: each line may be one
         try:
