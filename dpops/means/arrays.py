@@ -149,9 +149,6 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
 
 SAFE_PRODUCT = 1 << 30  # samples times grid steps below which `check_plan_input`, slow for many HATs, refuses nothing
 
-FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
-"""Facts of a plan about its HAT and arrays, in this order."""
-
 
 class ArrayLayout(NamedTuple):
     """BestFit arrays of concatenated HATs, numbered through all of them.
@@ -197,15 +194,11 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
 
 
 class PlannedHats(NamedTuple):
-    """Laid-out HATs, with their facts, (FACTS, HATs), and bias, (HATs,), in units."""
+    """Laid-out HATs; of each facts, sensitivity too, and bias, in units."""
 
     layout: ArrayLayout
-    facts: Int64s
+    facts: list[dict[str, int]]
     bias: Float64s
-
-    def named_facts(self) -> list[dict[str, int]]:
-        """Names the facts of each HAT."""
-        return [dict(zip(FACTS, row, strict=True)) for row in self.facts.T.tolist()]
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
@@ -224,8 +217,9 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
         bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)  # weight that users have above their share
     steps = np.full(users.size, grid.upper_steps)
-    # In the order of FACTS, (facts, HATs).
-    facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
+    names = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
+    columns = (users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity)
+    facts = [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
     return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # U times that weight, and rounding
 
 
@@ -245,7 +239,7 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     for shared in (user, array, samples, laid.fills, laid.weight):  # plans hold views of these, and must not change
         shared.flags.writeable = False
     arrays = []
-    by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
+    by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.facts, plans.bias.tolist(), strict=True)
     for start, first_array, facts, bias in by_hat:
         of_hat, sensitivity = slice(start, start + facts["users"]), facts.pop("sensitivity")  # a field of plans
         fills = laid.fills[first_array : first_array + facts["arrays"]]

@@ -1,7 +1,7 @@
 """AKMV: users' sums, clipped at a private upper quantile."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -99,32 +99,24 @@ class Akmv(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Computes noise and worst bias at the drawn T.
 
+        The bias of sum(min(s, T)) / n, s a user's sum, is the distance from the mean of all R reported samples, of
+        which n are left. Either every dropped sample is at U, and a user with c samples at U where c U / R -
+        min(c U, T) / n is positive, else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T).
+        The distance is linear in a user's sum below T and above it, so no other sums are worse.
         Stored plans without all counts keep their released, looser bound: of a sum of samples all at U, only T is left.
         """
-        bound, max_sum = integers[0], plan.sensitivity
-        if "counts" in plan.facts:
-            steps = _bias_steps(bound, plan.facts)
+        bound, widest, facts = integers[0], plan.sensitivity, plan.facts  # in steps, the first two
+        samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
+        if "counts" in facts:
+            below, above = Fraction((reported - samples) * upper, reported), Fraction(0)
+            for index in range(1, facts["counts"] + 1):
+                users, max_sum = facts[f"users_{index}"], facts[f"count_{index}"] * upper
+                clipped = Fraction(min(max_sum, bound), samples)
+                below += users * max(Fraction(max_sum, reported) - clipped, Fraction(0))
+                above += users * clipped * (1 - Fraction(samples, reported))
+            steps = max(below, above)
         else:
-            samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
-            clipping = Fraction(samples * upper - bound, samples) if bound < max_sum else Fraction(0)
-            steps = clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))
-        bias = float(min(steps * plan.upper / plan.facts["upper_steps"], plan.upper))
-        return replace(plan, scale=plan.scale * Fraction(bound, max_sum), bias_bound=bias)
-
-
-def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
-    """Computes the worst bias of sum(min(s, T)) / n.
-
-    It is the distance from the mean of all R reported samples, of which n are left; s: a user's sum. Either every
-    dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive, else at 0; or
-    every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's sum below T
-    and above it, so no other sums are worse. facts: `users_1` users with `count_1` samples each; bound: T, in steps.
-    """
-    samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
-    below, above = Fraction((reported - samples) * upper, reported), Fraction(0)
-    for index in range(1, facts["counts"] + 1):
-        users, max_sum = facts[f"users_{index}"], facts[f"count_{index}"] * upper
-        clipped = Fraction(min(max_sum, bound), samples)
-        below += users * max(Fraction(max_sum, reported) - clipped, Fraction(0))
-        above += users * clipped * (1 - Fraction(samples, reported))
-    return max(below, above)
+            clipping = Fraction(samples * upper - bound, samples) if bound < widest else Fraction(0)
+            steps = clipping + upper * (1 - Fraction(samples, reported))
+        bias = float(min(steps * plan.upper / upper, plan.upper))
+        return replace(plan, scale=plan.scale * Fraction(bound, widest), bias_bound=bias)

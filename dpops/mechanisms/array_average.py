@@ -56,7 +56,7 @@ class ArrayAverage(Mechanism):
         laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)  # fills: samples by array
         np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)  # users' means, by samples
         exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
-        sensitivities, hat_facts = laid.sensitivity.tolist(), plans.named_facts()
+        sensitivities, hat_facts = laid.sensitivity.tolist(), plans.facts
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
         # `Plan` checks the most noise. Documents are copies with a HAT's step, scale, bias and facts (sensitivity too).
