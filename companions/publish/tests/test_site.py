@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hatstream_publish.commands import following
-from hatstream_publish.edition import writing
+from hatstream_publish.edition import formats, writing
 from pipelines.cli import main
 from tests import city
 from tests.kit.static_server import served
@@ -132,6 +132,28 @@ def test_tables_of_the_whole_range_hold_days_that_are_over(grown, site, hatstrea
     come(town, min((town / "out").glob("hats-*-20220102*.parquet")))
     assert {"hats.csv", "hats.parquet", "api/days/2022-01-02.json"} <= set(updated(site).changed)
     assert {row["slot_start"][:10] for row in pq.read_table(town / "public/hats.parquet").to_pylist()} == {city.DAYS[0]}
+    check_whole(town / "public")
+
+
+def test_a_day_whose_update_failed_is_written_by_the_next_one(grown, site, monkeypatch):
+    """Its file has as many bytes as before: only its digest tells that it is another."""
+    town, slots = grown
+    come(town, slots[0])
+    updated(site)
+    rows = pq.read_table(slots[0])
+    reversed_values = pa.array(rows["value"].to_pylist()[::-1])
+    column = rows.schema.get_field_index("value")
+    pq.write_table(rows.set_column(column, rows.schema.field("value"), reversed_values), town / "results/late.parquet")
+    (town / "results/late.parquet").replace(town / "results" / slots[0].name)
+
+    def fail(_edition):
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(formats, "openapi", fail)
+        with pytest.raises(OSError, match="full"):
+            updated(site)
+    site.update()
     check_whole(town / "public")
 
 

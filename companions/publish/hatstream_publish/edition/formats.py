@@ -112,7 +112,7 @@ class PublishedDay(NamedTuple):
     date: str
     rows: int
     columns: list[ColumnEntry]  # none without rows
-    content: Mapping[str, bytes]  # of each file, by name; empty once it is written
+    digests: Mapping[str, str] = {}  # SHA-256 of its files, by name, once they are staged
 
 
 class NewestSlot(NamedTuple):
@@ -124,17 +124,19 @@ class NewestSlot(NamedTuple):
     values: pa.Table
 
 
-def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Writes a day's files of `rows` by slot and place, `day` by place."""
+def day_files(
+    date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces
+) -> tuple[PublishedDay, dict[str, bytes]]:
+    """Writes a day's files, by name, of `rows` by slot, `day` by place."""
     everything = edition.info.everything  # unusable values too
     table, day_table = (published(released, places, everything=everything) for released in (rows, day))
     about = {"date": date, "licence": edition.info.licence.name, "spec_id": edition.spec.spec_id}
     values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
     content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
-        return PublishedDay(date, rows=0, columns=[], content=content)
+        return PublishedDay(date, rows=0, columns=[]), content
     content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
-    return PublishedDay(date, table.num_rows, columns_of(table.schema, edition.spec), content)
+    return PublishedDay(date, table.num_rows, columns_of(table.schema, edition.spec)), content
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
@@ -158,12 +160,11 @@ def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
     return msgspec.json.encode({"type": "FeatureCollection", "features": features})
 
 
-def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes:
-    """Lists the days with their files, rows and checksums. digests: SHA-256 by file name."""
+def days_json(days: Sequence[PublishedDay]) -> bytes:
+    """Lists the days with their files, rows and checksums."""
     listed = []
     for day in days:
-        names = [name for name in sorted(digests) if f"/{day.date}." in name]
-        paths = [{"path": name, "sha256": digests[name]} for name in names]
+        paths = [{"path": name, "sha256": digest} for name, digest in day.digests.items()]
         listed.append({"date": day.date, "rows": day.rows, "files": paths})
     return msgspec.json.format(msgspec.json.encode({"days": listed}), indent=1) + b"\n"
 

@@ -112,7 +112,7 @@ class Site:
             update.commit()
             on_failure.pop_all()
             self._digests = update.digests
-            return Changes(rows, update.digests, sorted(set(update.changed)))
+            return Changes(rows, update.digests, sorted(update.changed))
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Selects rows of the dates; without --all, only of slots that have no forecast."""
@@ -172,14 +172,14 @@ class Site:
         columns = {name: table.columns for name, table in tables.items()} or {HATS: of_day}
         files["dictionary.csv"] = dictionary_csv(columns)
         files[formats.LATEST_VALUES] = formats.slot_geojson(slot, places)
-        files[formats.DAYS] = formats.days_json(days, update.digests)
+        files[formats.DAYS] = formats.days_json(days)
         files[formats.OPENAPI] = _json(formats.openapi(edition))
         pointer = _json(_pointer(edition, slot, files))  # to the newest files: staged after all of them
         for name, content in files.items():
-            update.put(name, content)
+            digest = update.put(name, content)
             if not name.startswith(f"{MAPS}/"):
                 stem, _, ending = name.rpartition(".")
-                title, digest = TITLE_BY_PRODUCT.get(stem, stem.capitalize()), update.digests[name]
+                title = TITLE_BY_PRODUCT.get(stem, stem.capitalize())
                 parts.append(PublishedFile(name, title, MEDIA[ending], len(content), digest, schemas.get(name)))
         # Records and pages that list those files.
         update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
@@ -204,16 +204,12 @@ class Site:
         starts = {start for rows in (by_slot, by_day) for start in rows["slot_start"].unique().to_pylist()}
         for date in sorted({start[:10] for start in starts}):
             former_stamps, day = self._days.get(date, (None, None))
-            if day is not None and former_stamps == stamps[date]:
-                update.digests.update({name: self._digests[name] for name in day.content})
-            else:
+            if day is None or former_stamps != stamps[date]:
                 slots, places = (_of_days(rows, {date}) for rows in (by_slot, by_day))
-                day = formats.day_files(date, slots, places, edition, self.around.places)
-                for name, content in day.content.items():
-                    update.put(name, content)
-                day = day._replace(content=dict.fromkeys(day.content, b""))  # it is staged: memory is free
+                day, files = formats.day_files(date, slots, places, edition, self.around.places)
+                day = day._replace(digests={name: update.put(name, content) for name, content in files.items()})
                 self._days[date] = stamps[date], day
-            self._digests |= {name: update.digests[name] for name in day.content}  # for the next update
+            update.digests |= day.digests
             days.append(day)
         return days
 

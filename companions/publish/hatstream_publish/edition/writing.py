@@ -24,21 +24,22 @@ class FolderUpdate:
 
     folder: Path
     former: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of files that this process wrote earlier
-    changed: list[str] = field(default_factory=list)  # names of staged files
+    changed: set[str] = field(default_factory=set)  # names of staged files
     digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of every file of the folder, by name
 
-    def put(self, name: str, content: bytes) -> None:
-        """Stages a file unless it is unchanged. Raises OSError."""
-        self.digests[name] = hashlib.sha256(content).hexdigest()
+    def put(self, name: str, content: bytes) -> str:
+        """Stages a file unless it is unchanged; returns its digest. Raises OSError."""
+        digest = self.digests[name] = hashlib.sha256(content).hexdigest()
         # What an earlier update of this process wrote is compared by its size alone.
-        path, is_known = self.folder / name, self.former.get(name) == self.digests[name]
+        path, is_known = self.folder / name, self.former.get(name) == digest
         with suppress(OSError):
             if path.is_file() and path.stat().st_size == len(content) and (is_known or path.read_bytes() == content):
-                return
+                return digest
         path = self.folder / _STAGING_FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content, mode=0o644)
-        self.changed.append(name)
+        self.changed.add(name)
+        return digest
 
     def commit(self) -> None:
         """Moves staged files, the pointer last, then deletes obsolete ones. Raises OSError."""
@@ -48,7 +49,7 @@ class FolderUpdate:
         former = {line.partition("  ")[2] for line in lines}
         self.put(SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items())).encode())
         # The package comes first, which marks a published folder, and the pointer last.
-        for name in sorted(set(self.changed), key=lambda name: (name == LATEST, name == SUMS, name != PACKAGE)):
+        for name in sorted(self.changed, key=lambda name: (name == LATEST, name == SUMS, name != PACKAGE)):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
         for name in filter(None, former - self.digests.keys()):
