@@ -88,7 +88,7 @@ class SqliteFile:
         """Returns the database's message without statement, rows or password."""
         return _main_message(error)
 
-    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
+    def is_transient(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
         """Returns False: no error of a file is transient."""
         return False
 
@@ -164,7 +164,7 @@ class PostgresServer:
         text, password = _main_message(error), self.url.password
         return text.replace(str(password), "***") if password else text
 
-    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
+    def is_transient(self, error: sa.exc.SQLAlchemyError) -> bool:
         """Recognises transient errors, after which the transaction may succeed."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # the connection was lost or refused, which has no code

@@ -346,7 +346,7 @@ class Ledger:
             with self._engine.begin() as db:
                 yield db
         except sa.exc.SQLAlchemyError as error:
-            kind = _Passing if self._database.may_pass(error) else LedgerError
+            kind = _Passing if self._database.is_transient(error) else LedgerError
             raise kind(f"the ledger {name} is not usable: {self._database.reason(error)}") from None
         except (msgspec.MsgspecError, KeyError, ValueError):  # an entry's text, which must not be shown
             raise LedgerError(f"the ledger {name} is damaged: it holds an entry that cannot be read") from None

@@ -173,7 +173,7 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
     """Lists each span's fullest stretch of days that contains a period, with its debits."""
     spans = []
     for span in limit_in_force(db, account, limit).spans:
-        days = _around([period], span.days)
+        days = _around([period], span.days)  # all that share such a span with the period
         sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
         # Largest by rho, then by pure epsilon, then by epsilon with a delta: debits are of one kind as a rule.
         first = sums.index(max(sums, key=lambda spent: (spent.concentrated, spent.pure, spent.epsilon)))

@@ -2,7 +2,7 @@
 
 `rings`: a polygon's outer ring, then holes, of (longitude, latitude). A position in a square that lies in one cell has
 that cell: tables, of large squares first, learn squares that were met OFTEN. A square's key has its row from the south
-in the upper 32 bits, its column from the west in the lower; its bucket is a hash of the key.
+in the upper 32 bits, its column from the west in the lower, both counted from -_SHIFT_E7; its bucket is the key's hash.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,7 +219,7 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     rows: slice | Int64s = slice(None)  # all
     for table in _tables(resolution):
         row, column = (lat_e7[rows] + _SHIFT_E7) >> table.bits, (lon_e7[rows] + _SHIFT_E7) >> table.bits
-        squares = (row << 32) | column  # keys, below 2^63: see _SHIFT_E7
+        squares = (row << 32) | column  # keys
         cell, is_known = _cells_of(table, squares)
         unknown = np.flatnonzero(~is_known)
         if unknown.size and _learn(table, squares[unknown]):

@@ -137,7 +137,7 @@ def columns_of(slot: SlotEstimates, shape: Shape = PLAIN) -> Columns:
         "status": hats.estimates.status,
         **extras,
     }
-    if shape.zone:
+    if shape.zone:  # files have times as instants too
         columns |= {name: _of_each(times[text_column], datetime.fromisoformat) for name, text_column in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}

@@ -307,7 +307,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
     prices = [Accountant().compose(claims).pure for claims in kinds]  # epsilon of a HAT, by kind
     vehicles, vehicle = factorize(rows.vehicle[is_kept])
     hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))  # by vehicle, then kind
-    return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
+    return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)  # what the dearest vehicle's HATs cost
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:

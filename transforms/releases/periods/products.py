@@ -53,7 +53,7 @@ class ProductGroups(NamedTuple):
 
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
-    """Makes a product. service: its minutes a day. Raises ValueError for unsuitable parts."""
+    """Makes a product; service: (start, end) minutes. Raises ValueError for unsuitable parts."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
     intervals = list[Part]()

@@ -2,6 +2,7 @@
 
 `entries`: recorded stages in ledger order. A stage measures around centres that the newest entries teach; `rests_on` is
 the last one's number. A first stage may count vehicles alone. `joint_slots_s`: starts of a period's slots, in order.
+`bare_stage` reads a recorded stage without the HATs that it was laid on.
 """
 
 import secrets
