@@ -66,7 +66,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     base, spec = tables_of(spec_path), load(spec_path)
     tables = hat_tables(base)
     uncapped = count_days(load(tables), pattern, dates, report=report)
-    names = ("composition", "max_cells", "max_samples") if spec.privacy.cap else ()
+    names = ("composition", "max_cells", "max_samples") if spec.privacy.cap else ()  # entries that cap a vehicle
     cap = {name: value for name, value in base["privacy"].items() if name in names}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
     hats = Days(tables, uncapped).hats  # the truth, without a cap; mechanisms get `totals`, capped

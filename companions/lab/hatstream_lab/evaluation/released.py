@@ -64,8 +64,8 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
     constant = np.abs(hats["truth"] - days.mean_kmh)
-    bar = float(constant[has_value] @ reports[has_value])  # like the dividend of `ratio`, summed over reports
-    ratio = float(error[has_value] @ reports[has_value]) / bar if bar else None
+    constant_sum = float(constant[has_value] @ reports[has_value])  # of the constant's errors, over reports
+    ratio = float(error[has_value] @ reports[has_value]) / constant_sum if constant_sum else None
     held_back = Mean.of([not has_value[hats["period"] == day].any() for day in periods])
     for day in ("all", *periods):
         chosen = has_value & ((hats["period"] == day) | (day == "all"))
@@ -128,7 +128,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
     """
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
-        truth = until.truth_by({"cell": until.counted["place"]})  # result rows name their place in column `cell`
+        truth = until.truth_by({"cell": until.counted["place"]})  # result rows name their place in `cell` too
         both = joined_with_truth(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
         has_value = ~np.isnan(both["value"])

@@ -63,7 +63,7 @@ def packed(
         **_shape_arrays("places", shapes, middle),
         **_shape_arrays("ground", [line.shape for line in ground], middle),
         **({} if standing_rows is None else _usual_values(standing_rows, grid)),
-        **_vehicle_bounds(rows, grid),
+        **_vehicle_bounds(rows, grid),  # at least so many vehicles passed, by slot and place
     }
     # Each layer adds its arrays to `arrays`, and origins of its rows to `codes`.
     layers = [_packed_layer(rows, grid, number, layer, codes, arrays) for number, layer in enumerate(_layers(rows))]
