@@ -181,7 +181,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
     """Finds observations' cells, pieces of places, or keys; drops and counts those outside."""
-    resolution = ground.resolution
+    resolution = ground.resolution  # of cells; None: rows have keys
     cells = observations.lon_e7  # rows with a key in place of a position have its number here
     if resolution is not None:
         cells = cells_at(observations.lat_e7, cells, resolution)
@@ -228,7 +228,7 @@ class SpeedShares(NamedTuple):
 
 
 def speed_counts(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
-    """Counts implausible speeds among a batch's complete rows, for `shares_in`."""
+    """Counts implausible speeds among a batch's complete rows, by counter's name."""
     if rules.derived is not None or rules.keys is not None or not rules.is_speed:
         return {}  # the feed has no speeds, or no positions to compare them with
     units = rules.units

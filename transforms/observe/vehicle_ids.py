@@ -1,6 +1,7 @@
 """Vehicle ids as canonical text, and their keyed hashes.
 
 A code is the index of a row's id among the distinct ones; missing and bad rows, which are refused, have any code.
+`_plain` casts texts to bytes and numbers to wide types.
 """
 
 import hmac

@@ -256,7 +256,7 @@ def _numpy(value: np.generic) -> KindValue:
     if isinstance(value, np.datetime64):
         if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):  # a date without a time
             return BAD
-        time = value.astype("datetime64[us]").item()
+        time = value.astype("datetime64[us]").item()  # an integer beyond the years of datetime
         return _NULL_VALUE if time is None else _time(time) if isinstance(time, datetime) else BAD
     if isinstance(value, np.integer):
         return _whole(int(value))

@@ -179,7 +179,7 @@ class ReadGrowing(Parting[PBegin]):
     def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
         """Yields batches and refusals of a path in bytes. Raises StepError."""
         try:
-            yield from counted(read_apart(self.layout, os.fsdecode(path)))
+            yield from counted(read_apart(self.layout, os.fsdecode(path)))  # with dead letters of refused rows
         except (UnreadableFile, FileNotFoundError) as error:
             is_there = isinstance(error, UnreadableFile)
             yield from refused_file(counters.UNREADABLE_FILE if is_there else counters.VANISHED_FILE)
