@@ -1,9 +1,9 @@
 """Worth of a total: over spans, in usable rows.
 
-A span is a number of days that share a total; `shares` of days are relative to the largest, and `usual_share` is the
-largest after an account's first days. Days that tell little of how places and hours differ are held back, not
-published. `bounds`: a day's public HATs and the fleet, with the `profile` of a vehicle's day. `rho`: the total
-in the measure of Gaussian noise; None without delta. `width` of a value turns km/h into its unit.
+A span is a number of days that share a total; `shares` of days are relative to the largest, `least` is the smallest,
+and `usual_share` the largest after an account's first days. Days that tell little of how places and hours differ are
+held back, not published. `bounds`: a day's public HATs and the fleet, with the `profile` of a vehicle's day. `rho`: the
+total in the measure of Gaussian noise; None without delta. `width` of a value turns km/h into its unit.
 """
 
 import math
@@ -213,9 +213,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     are distributed as a week's trips, (slots, cells); lognormally if these are alike, and wider if they are unknown.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = (
-        HAT_SPREAD if trips is None else fitted.BUSIER**2
-    )  # prior variance of log numbers; more if trips are unknown
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # prior variance of log numbers; more without trips
     # Posterior variances for _VEHICLES, 1 to 1,000. Neighbours and hours lower noise to SMOOTHED of it, like more days.
     variances = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # The cautious of equally likely numbers, (vehicles, NODES). Under secret counts HATs vary around estimates too.

@@ -236,7 +236,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         speed_unit, unit = table.value_unit, value.unit
     _, _, *key_fields, _ = with_keys(2)  # of a key's two parts, without vehicle, time and value
     by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
-    fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own, as of columns
+    fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own
     columns |= by_key
     columns_read = columns if table.columns is not None or columns else None  # None: those of a built-in layout
     if heading is not None:
