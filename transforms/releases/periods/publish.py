@@ -104,7 +104,7 @@ def _columns(
         value, lower, upper, sd = *map(unit.shown, (value, lower, upper)), unit.width(sd)
         columns |= {name: unit.shown(columns[name]) for name in _IN_UNITS & columns.keys()}
     lists = {name: columns[name].tolist() for name in _OPTIONAL if name in columns}
-    # Nothing is None: neither an empty text nor nan, which is unlike itself.
+    # Empty texts and nan, which alone differs from itself, become None.
     optional = {name: [None if x == "" or x != x else x for x in column] for name, column in lists.items()}
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(

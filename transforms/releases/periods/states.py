@@ -216,7 +216,7 @@ def stage_values(released: ReleasedStage, fleet: Fleet, *, is_live: bool = False
     stage = released.stage
     typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
     # A clip of speeds lowers weights as well. The model expects what the usual bound leaves; a wider one leaves
-    # `weight_gain` times that. Not so where no clip does it (exact weights, a count), nor of live slots, clipped less.
+    # `weight_gain` times that. No clip lowers exact weights or counts of vehicles; a live slot's does it less.
     if not (is_live or stage.counts_public or stage.counts_vehicles):
         typical_weight *= weight_gain(stage.bound_kmh)
     levels = tuple(
