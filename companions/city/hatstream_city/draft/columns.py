@@ -319,7 +319,7 @@ def _fraction_degrees(array: Any) -> bool:
     has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
     low, high = np.quantile(degrees, [0.05, 0.95])  # jumps, and codes of missing positions, lie outside
     on_earth, is_region = low >= -180 and high <= 360, high - low < 6  # 360: some longitudes start at 0; 6: 600 km
-    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < 0.05)  # more are flags or counts
+    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < 0.05)  # flags have more zeros
 
 
 def _may_be_speeds(array: Any) -> bool:
