@@ -89,11 +89,6 @@ class HatCounts:
         """Number of samples per HAT."""
         return np.asarray(self.of_each(lambda counts: counts.sum(axis=1)))
 
-    @property
-    def heaviest(self) -> Int64s:
-        """Largest number of samples of a vehicle per HAT."""
-        return np.asarray(self.of_each(lambda counts: counts[:, 0]))
-
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
         """Applies `column` to each matrix, then concatenates over HATs."""
         return np.concatenate([column(counts) for counts in self.counts])

@@ -86,7 +86,8 @@ class Baseline(Mechanism):
             raw_weights = (np.ones_like(column) if self.counts_once else column for column in counts)
             true_weights = (column / column.sum() for column in raw_weights)  # in the true mean; `weights`: as planned
             return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true_weights))
-        scale = quotients(hats.heaviest, hats.samples, factor=hats.grid.upper_steps * hats.grid.step / hats.epsilon)
+        heaviest = hats.of_each(lambda counts: counts[:, 0])  # counts descend
+        scale = quotients(heaviest, hats.samples, factor=hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)  # Laplace noise; a bias of sd 0: one point
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

@@ -63,8 +63,10 @@ class ArrayTree(TreeMechanism):
             trees.check_counts(hat, grid, epsilon)
         plans = []
         for hat, laid in zip(hats, lay_out_together(hats, grid, epsilon, self.m_ub), strict=True):
-            masses = trees.array_masses(laid.grouping, hat.counts.size, laid.m_ub)
-            facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
+            # An array has room for m_UB samples, so that much mass; a user with r of the w in it owns r / w of that.
+            group, masses = laid.grouping, np.zeros(hat.counts.size, np.int64)
+            masses[group.user] = trees.UNITS_PER_SAMPLE * laid.m_ub * group.samples // group.fills[group.array]
+            facts = {"m_ub": laid.m_ub, "arrays": group.fills.size}
             plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, facts))
         return plans
 

@@ -18,24 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Prior, transport_bias
-from dpops.means.grouping import Grouping
 from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of, full_plan
 from dpops.trees.readings import consistent, cumulative, law
 from dpops.trees.shape import Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 UNITS_PER_SAMPLE = 1 << 10  # units of mass per sample; a capped user's distribution is rounded to units
-
-
-def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Computes users' masses, which bound sensitivity, in arrays (pseudo-users) of mass UNITS_PER_SAMPLE m_UB.
-
-    An array has room for m_UB samples. A user with r of the w samples in it owns r / w of its mass, rounded down to
-    units; with pieces in two arrays the sum.
-    """
-    masses = np.zeros(users, np.int64)
-    np.add.at(masses, grouping.user, UNITS_PER_SAMPLE * m_ub * grouping.samples // grouping.fills[grouping.array])
-    return masses
 
 
 def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:

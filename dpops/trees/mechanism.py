@@ -51,7 +51,7 @@ def read_trees(
     sds, noise_law = readings.standard_errors(miss), law(*shape)  # sds: how many, to either side
     half = sds * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
     cdf = consistent(raw)
-    outputs = {"cdf": _reading(cdf, readings.cdf_interval(raw, half), unit=1.0, margin=0.0, most=1.0)}
+    outputs = {"cdf": _reading(cdf, Between(raw - half, raw + half), unit=1.0, margin=0.0, most=1.0)}
     for name, level in QUANTILES.items():
         between = readings.quantile_interval(raw, half, level)
         value = readings.quantile(cdf, level)

@@ -134,11 +134,6 @@ def variance(cdf: Float64s) -> Float64s:
     return variance_around(cdf, mean(cdf))
 
 
-def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Lays intervals around unbiased shares, `half` to either side."""
-    return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
-
-
 def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Between:
     """Bounds the true quantile by edges of bins.
 

@@ -16,11 +16,10 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.trees import ArrayTree, BestTree, CappedTree
 from dpops.noise import Noise
 from dpops.statistics import Histogram
-from dpops.trees.hats import UNITS_PER_SAMPLE, PlannedTree, array_masses, shape_of, stored, weighted_leaves
+from dpops.trees.hats import UNITS_PER_SAMPLE, PlannedTree, shape_of, stored, weighted_leaves
 from dpops.trees.mechanism import read_trees
 from dpops.trees.shape import Tree, node_counts
 from dpops.types import CountsKnown, Int64s
-from tests.dpops.reference import best_fit_grouping
 from tests.dpops.trees import examples
 from tests.kit.grids import grid
 from tests.statistical.audit import bound_of_samples
@@ -229,16 +228,11 @@ def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 40))
 def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts, m_ub):
     ordered = np.array(sorted(counts, reverse=True), np.int64)
-    length = min(m_ub, int(ordered[0]))
-    group = best_fit_grouping(ordered, length)
-    masses = array_masses(group, ordered.size, length)
+    plan = ArrayTree(bins=4, m_ub=m_ub).plan(CountsKnown.all_of(ordered), examples.GRID, examples.EPSILON)
+    masses, arrays, length = plan.masses, plan.facts["arrays"], min(m_ub, int(ordered[0]))
     assert masses.min() >= UNITS_PER_SAMPLE
     assert masses.max() == UNITS_PER_SAMPLE * length
-    assert (
-        group.fills.size * UNITS_PER_SAMPLE * length - ordered.size
-        < masses.sum()
-        <= group.fills.size * UNITS_PER_SAMPLE * length
-    )
+    assert arrays * UNITS_PER_SAMPLE * length - ordered.size < masses.sum() <= arrays * UNITS_PER_SAMPLE * length
 
 
 def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last():
