@@ -41,16 +41,17 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ExchangeResult(msgspec.Struct, frozen=True):
-    """Outcome of a request; a new message's bytes follow it."""
+    """Outcome of a request."""
 
     outcome: Outcome
     reason: str = ""  # of a failure, without content of the answer
     retry_after_s: float = 0.0
     conditions: dict[str, str] = {}  # headers by which the next request gets a new message alone
+    message: bytes = b""  # if it is new
 
 
-def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Sends a question by a process, which a stop ends; returns result, message."""
+def exchanged(question: Question, is_stopped: Callable[[], bool]) -> ExchangeResult:
+    """Sends a question by a process, which a stop ends."""
     command = [sys.executable, "-P", "-c", _PROGRAM]  # which runs `main` below
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
@@ -65,13 +66,12 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
                     process.communicate(timeout=0.5)  # until it is gone, which takes long on a busy machine
-                return ExchangeResult("failed", "given up"), b""
+                return ExchangeResult("failed", "given up")
     if process.returncode == -signal.SIGALRM:  # ended by its own timer, at the deadline
-        return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
+        return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s")
     if process.returncode:
-        return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""
-    result, _, message = reply.partition(b"\n")  # as `main` writes them
-    return msgspec.json.decode(result, type=ExchangeResult), message
+        return ExchangeResult("failed", f"the exchange ended with {process.returncode}")
+    return msgspec.msgpack.decode(reply, type=ExchangeResult)
 
 
 WHOLE_S = 60.0  # most seconds for a question and its complete answer, however slowly it drips
@@ -94,7 +94,7 @@ class Poller:
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Sends one request; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
-        result, message = exchanged(Question(self.url, headers, deadline_s=WHOLE_S), is_stopped)
+        result = exchanged(Question(self.url, headers, deadline_s=WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = result.reason, result.retry_after_s
         if result.outcome == "unchanged" and not self._last_digest:  # a server's fault: no condition was sent
             self.reason = "HTTP 304 to who has no message yet"
@@ -102,11 +102,11 @@ class Poller:
             self.failures += 1
             return "failed", b""
         self.failures = 0
-        digest = sha256(message).digest()
+        digest = sha256(result.message).digest()
         if result.outcome == "unchanged" or digest == self._last_digest:  # some services ignore conditions
             return "unchanged", b""
         self._conditions, self._last_digest = result.conditions, digest
-        return "new", message
+        return "new", result.message
 
     def wait_s(self) -> float:
         """Computes seconds until the next request: `every_s`, doubled by each failure in a row."""
@@ -145,20 +145,19 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold vehicles' positions
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))  # whatever a message decodes to
-    result, message = exchanged_here(question)
-    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n" + message)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(exchanged_here(question)))
 
 
-def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
-    """Requests a message in this process; its bytes are empty unless it is new."""
+def exchanged_here(question: Question) -> ExchangeResult:
+    """Requests a message in this process."""
     try:
         session, headers = _Session(), {"Accept-Encoding": "gzip"} | question.headers
         session.max_redirects = REDIRECTS
         with session.get(question.url, headers=headers, timeout=(CONNECT_S, READ_S), stream=True) as answer:
             if answer.status_code == requests.codes.not_modified:
-                return ExchangeResult("unchanged"), b""
+                return ExchangeResult("unchanged")
             if answer.status_code != requests.codes.ok:
-                return ExchangeResult("failed", f"HTTP {answer.status_code}", _retry_after_s(answer)), b""
+                return ExchangeResult("failed", f"HTTP {answer.status_code}", _retry_after_s(answer))
             # Without this header requests does not decompress: it would accept an answer that lost its end.
             encoding = answer.raw.headers.pop("Content-Encoding", "identity")
             packed = bytearray()
@@ -173,11 +172,11 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
             raise FetchError("the answer is not a GTFS-realtime message")
         pairs = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of the next request (RFC 9110, 13)
         conditions = {pairs[name]: answer.headers[name] for name in pairs if name in answer.headers}
-        return ExchangeResult("new", conditions=conditions), message
+        return ExchangeResult("new", conditions=conditions, message=message)
     except FetchError as error:
-        return ExchangeResult("failed", str(error)), b""
+        return ExchangeResult("failed", str(error))
     except tuple(kind for kind, _ in _REASONS) as error:  # whose own text would show the address, with its key
-        return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
+        return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind)))
 
 
 class _FinalResponse(HTTPResponse):
@@ -245,6 +244,6 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
 def _retry_after_s(answer: requests.Response) -> float:
     """Reads the wait that a service demands, in seconds; 0 for none."""
     try:
-        return float(min(Retry().parse_retry_after(answer.headers.get("Retry-After", "")), 1e6))  # JSON has no inf
+        return float(Retry().parse_retry_after(answer.headers.get("Retry-After", "")))
     except (InvalidHeader, ValueError, OverflowError):
         return 0.0

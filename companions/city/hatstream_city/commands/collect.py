@@ -138,17 +138,13 @@ def _in_topic(topic: Any) -> Store:
         raise InputError(f"{topic} does not exist: create it")
 
     def store(message: bytes) -> None:
-        errors: list[Any] = []
-
-        def on_delivery(error: Any, _message: Any) -> None:
-            errors.extend([error] if error else [])
-
+        errors: list[Any] = []  # None where the message was delivered
         try:
-            producer.produce(topic.name, message, on_delivery=on_delivery)
+            producer.produce(topic.name, message, on_delivery=lambda error, _message: errors.append(error))
             unsent = producer.flush(DELIVERY_S + 5)  # longer than the client itself tries
         except KafkaException as error:
             raise InputError(f"topic {topic.name} does not take the message: {error.args[0].str()}") from None
-        if errors or unsent:
+        if any(errors) or unsent:
             raise InputError(f"topic {topic.name}: no broker confirmed the message")
 
     return store

@@ -244,12 +244,17 @@ def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     return None
 
 
-def _columns_of_own(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
-    """Finds columns of a layout with fixed columns, and its deviations. Raises InputError.
+def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
+    """Finds the feed's columns, by names or its layout's rules, with deviations. Raises InputError.
 
     header_time: reports without a time take that of the message's header, the feed's time.
     """
     own = sample.own
+    if own is None:
+        drafted = find_columns(sample.columns, vehicle=FILE if FILE in sample.columns else None)
+        if len(drafted.missing) > 2:  # of the four fields: a table that lacks more of them is no feed of positions
+            raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, drafted.missing)}")
+        return drafted
     names: dict[str, motion.Column] = dict(zip(notation.FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
@@ -283,16 +288,6 @@ def _columns_of_own(path: Path, sample: Sample, *, header_time: bool) -> Drafted
 def _share_of(values: Sequence[Any]) -> float:
     """Computes the share of values that are there."""
     return sum(value not in (None, "") for value in values) / max(len(values), 1)
-
-
-def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
-    """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
-    if sample.own:
-        return _columns_of_own(path, sample, header_time=header_time)
-    columns = find_columns(sample.columns, vehicle=FILE if FILE in sample.columns else None)
-    if len(columns.missing) > 2:  # of the four fields: a table that lacks more of them is no feed of positions
-        raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
-    return columns
 
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:

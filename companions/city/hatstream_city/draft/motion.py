@@ -96,17 +96,14 @@ class Steps(NamedTuple):
     start_speed: Floats
     end_speed: Floats
 
-    def where(self, chosen: Bools) -> "Steps":
-        """Selects steps by a mask."""
-        return Steps._make(column[chosen] for column in self)
-
 
 def steps_of(rows: DraftPositions) -> Steps:
     """Lists all steps of all vehicles."""
     rows = rows.where(np.lexsort((rows.us, rows.vehicle)))  # by vehicle, then time
     metres = distance_m(rows.lat[:-1], rows.lon[:-1], rows.lat[1:], rows.lon[1:])
-    steps = Steps(metres, np.diff(rows.us) / 1e6, rows.speed[:-1], rows.speed[1:])
-    return steps.where(np.diff(rows.vehicle) == 0)
+    steps = metres, np.diff(rows.us) / 1e6, rows.speed[:-1], rows.speed[1:]
+    is_same = np.diff(rows.vehicle) == 0
+    return Steps(*(column[is_same] for column in steps))
 
 
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
@@ -114,7 +111,7 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Steps:
     steps = steps_of(rows)
     fits = (steps.step_s >= 2) & (steps.step_s <= 120)  # in shorter ones positions' errors count, in longer ways bend
     fits &= (steps.metres >= least_m) & (steps.metres < 50 * steps.step_s)  # faster, 180 km/h, is a jump
-    return steps.where(fits & rows.have_seconds)
+    return Steps(*(column[fits & rows.have_seconds] for column in steps))
 
 
 def plausibility(rows: DraftPositions) -> int:

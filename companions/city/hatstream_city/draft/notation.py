@@ -253,10 +253,9 @@ def by_name(field: str, names: Sequence[str]) -> list[str]:
     for name in names:
         texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in last_parts(name)]
         patterns = enumerate(_NOTATION["names"][field])  # the plainest first
-        ranks = (rank for rank, pattern in patterns if any(re.fullmatch(pattern, text) for text in texts))
-        is_other = _NOT_OF_VEHICLE.search("".join(name.split(".")[-2:]).lower())
-        if not is_other and (rank := next(ranks, None)) is not None:
-            matches.append((rank, len(name), name))
+        ranks = [rank for rank, pattern in patterns if any(re.fullmatch(pattern, text) for text in texts)]
+        if ranks and not _NOT_OF_VEHICLE.search("".join(name.split(".")[-2:]).lower()):
+            matches.append((ranks[0], len(name), name))
     return [name for _, _, name in sorted(matches)]
 
 

@@ -182,7 +182,10 @@ def _json(text: str, *, is_array: bool) -> Sample:
     samples = []  # of objects inside
     # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        samples = [_sample_under(records, steps) for steps in _paths_of_objects(records)[:6]]  # the likeliest
+        for steps in _paths_of_objects(records)[:6]:  # the likeliest
+            inside, records_path = _columns(islice(_objects_under(records, steps), ROWS)), path_of(steps)
+            name = _layout_of("json", inside, records_path)  # built in: it knows the path itself
+            samples.append(Sample(name, inside) if name else Sample("json", inside, {"records": records_path}))
     return max(samples, key=_rank, default=Sample("json" if is_array else "jsonl", columns))
 
 
@@ -192,13 +195,6 @@ def _rank(sample: Sample) -> tuple[int, ...]:
     key = (sample.options.get("records") or "").rstrip("[]*.").lower()
     is_named = sample.own is not None or re.search("(vehicle|position|activit(y|ie)|buse?|fleet)s?(data|list)?$", key)
     return (-len(drafted.missing), bool(is_named), drafted.moves, "speed" in drafted.names)
-
-
-def _sample_under(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
-    """Samples the objects at a path in JSON."""
-    columns, records_path = _columns(islice(_objects_under(records, steps), ROWS)), path_of(steps)
-    fixed_layout = _layout_of("json", columns, records_path)  # built in: it knows the path itself
-    return Sample(fixed_layout, columns) if fixed_layout else Sample("json", columns, {"records": records_path})
 
 
 def path_of(steps: tuple[str, ...]) -> str:

@@ -122,7 +122,13 @@ class Gtfs:
         s = np.where(np.isnan(arrival), departure, arrival)  # of arrival, else of departure
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
         order = order[(trip[order] >= 0) & (stop[order] >= 0)]  # without ids that have no row
-        trip, stop, s = trip[order], stop[order], _interpolate(trip[order], s[order])
+        trip, stop, s = trip[order], stop[order], s[order]
+        # Missing times lie evenly between the known ones around them; before and after these they stay NaN.
+        is_known, rows = ~np.isnan(s), np.arange(s.size)
+        low = np.maximum.accumulate(np.where(is_known, rows, 0))  # the last known row until here
+        high = np.minimum.accumulate(np.where(is_known, rows, s.size - 1)[::-1])[::-1]  # the first one from here on
+        is_on_trip = (trip[low] == trip) & (trip[high] == trip)
+        s = np.where(is_on_trip, s[low] + (rows - low) / np.maximum(high - low, 1) * (s[high] - s[low]), s)
         is_known = ~np.isnan(s)
         return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
 
@@ -168,7 +174,7 @@ def read_gtfs(path: Path) -> Gtfs:
         try:
             with _opened(path, f"{name}.txt") as file:
                 line = file.readline(1 << 16).decode("utf-8-sig")
-            with _opened(path, f"{name}.txt") as file:  # from its start again
+                file.seek(0)
                 table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), needed + others)
         except FileNotFoundError:
             if needed:
@@ -252,19 +258,6 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
     return table.rename_columns(list(columns)), len(skipped)
 
 
-def _interpolate(trip: Int64s, s: Floats) -> Floats:
-    """Interpolates a trip's missing times evenly between known ones; NaN before and after.
-
-    trip: (stops,), ascending rows of trips. s: (stops,), seconds since midnight, NaN where missing.
-    """
-    is_known, rows = ~np.isnan(s), np.arange(s.size)
-    low = np.maximum.accumulate(np.where(is_known, rows, 0))  # the last known row until here
-    high = np.minimum.accumulate(np.where(is_known, rows, s.size - 1)[::-1])[::-1]  # and the first one from here on
-    fraction = (rows - low) / np.maximum(high - low, 1)
-    is_between = (trip[low] == trip) & (trip[high] == trip)
-    return np.where(is_between, s[low] + fraction * (s[high] - s[low]), s)
-
-
 SAMPLE_M = 150.0  # between two positions of a line that cells are looked up for
 
 
@@ -291,13 +284,13 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))  # of each point
     has_next = np.append(line[1:] == line[:-1], False)
-    following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
-    step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
+    following = np.roll(lines.lat, -1), np.roll(lines.lon, -1)
+    step_m = np.where(has_next, distance_m(lines.lat, lines.lon, *following), 0.0)
     # Samples after each point, up to SAMPLE_M apart; a step beyond FAR_M is a feed's error, and must not fill memory.
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
     row = np.repeat(np.arange(line.size), steps)  # each sample's: the point at or before it
     fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]  # of the step, 0 to 1
-    lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
+    lat, lon = (c[row] + fraction * (np.roll(c, -1) - c)[row] for c in (lines.lat, lines.lon))
     cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
     along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]

@@ -8,6 +8,7 @@ that have a stretch in common share a street there, and the first one drawn owns
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import h3.api.basic_int as h3_int
@@ -36,11 +37,7 @@ class Segment(NamedTuple):
     stops: tuple[int, int]  # rows of their table
     xy: Floats  # (points, 2), metres east and north
     scale: Floats  # (2,), metres per degree of longitude and latitude
-
-    @property
-    def length_m(self) -> float:
-        """Length of the polyline in metres."""
-        return float(_along_m(self.xy)[-1])
+    length_m: float
 
 
 def read_segments(
@@ -81,26 +78,40 @@ def read_segments(
 def _segments(feed: Gtfs) -> Iterator[Segment]:
     """Cuts a segment between each pair of stops, on its busiest line. Raises InputError."""
     times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # number by line and stops, as bytes of int64
-    for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):  # of each trip
-        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1  # no rows: no trips at all
-        if line >= 0 and rows.size > 1:  # -1: the trip has no line
-            trips[line, times.stop[rows].tobytes()] += 1
+    trip_rows, starts = np.unique(times.trip, return_index=True)
+    for trip, stops in zip(trip_rows.tolist(), np.split(times.stop, starts[1:]), strict=False):
+        if (line := int(feed.lines.of_trip[trip])) >= 0 and stops.size > 1:  # -1: the trip has no line
+            trips[line, stops.tobytes()] += 1
     pairs: set[tuple[int, int]] = set()  # of stops, whose segment was cut
-    work = 0  # distances that `_cut` computes: of each stop from each step of its line
+    work = 0  # distances of stops from places of lines, computed so far
+    stop_lat, stop_lon = feed.stop_positions
     for line, stop_bytes in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
         stops = np.frombuffer(stop_bytes, np.int64)
-        if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:  # one is new
-            points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
-            lat, lon = feed.lines.lat[points], feed.lines.lon[points]
-            degree_m = math.radians(1) * EARTH_M  # of latitude; one of longitude shrinks, to 0 at the poles
-            scale = np.array([degree_m * max(math.cos(math.radians(float(lat.mean()))), 0.01), degree_m])  # above 0
-            xy = np.column_stack([lon, lat]) * scale
-            length_m = _along_m(xy)[-1]
-            steps_m = np.linspace(0, length_m, min(int(length_m / STEP_M) + 2, MOST_STEPS))
-            work += stops.size * steps_m.size
-            if work > MOST_WORK:
-                raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
-            yield from _cut(feed, stops, xy, scale, steps_m, pairs)  # which adds to `pairs`
+        if set(pairwise(stops.tolist())) <= pairs:  # none is new
+            continue
+        points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+        lat, lon = feed.lines.lat[points], feed.lines.lon[points]
+        degree_m = math.radians(1) * EARTH_M  # of latitude; one of longitude shrinks, to 0 at the poles
+        scale = np.array([degree_m * max(math.cos(math.radians(float(lat.mean()))), 0.01), degree_m])  # above 0
+        xy = np.column_stack([lon, lat]) * scale
+        along_m = _along_m(xy)
+        places_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))  # where stops may be
+        work += stops.size * places_m.size
+        if work > MOST_WORK:
+            raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
+        stops = stops[~np.isnan(stop_lat[stops])]
+        turns = np.rint((lon[0] - stop_lon[stops]) / 360)  # lines continue across the antimeridian
+        stop_xy = np.column_stack([stop_lon[stops] + 360 * turns, stop_lat[stops]]) * scale
+        places_xy = _points_at(xy, along_m, places_m)
+        place = _nearest_steps(places_xy, stop_xy)
+        is_near = np.hypot(*(places_xy[place] - stop_xy).T) <= OFF_M
+        ends = zip(pairwise(stops.tolist()), pairwise(places_m[place].tolist()), pairwise(is_near), strict=True)
+        for pair, (start_m, end_m), are_near in ends:
+            if pair not in pairs and all(are_near) and end_m > start_m:
+                pairs.add(pair)
+                m = np.concatenate([[start_m], along_m[(along_m > start_m) & (along_m < end_m)], [end_m]])
+                cut_lines = _cut_at_antimeridian(_points_at(xy, along_m, m), scale)
+                yield from (Segment(pair, line_xy, scale, float(_along_m(line_xy)[-1])) for line_xy in cut_lines)
 
 
 def _along_m(xy: Floats) -> Floats:
@@ -111,33 +122,6 @@ def _along_m(xy: Floats) -> Floats:
 def _points_at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
     """Finds points, (.., 2), at distances `m` along a line."""
     return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
-
-
-def _cut(
-    feed: Gtfs, stops: Int64s, xy: Floats, scale: Floats, steps_m: Floats, pairs: set[tuple[int, int]]
-) -> Iterator[Segment]:
-    """Cuts a line at consecutive stops, but for `pairs`, and adds the new ones.
-
-    stops: rows of their table. xy: the line, (points, 2) m. scale: m per degree. steps_m: where on it stops may be.
-    """
-    lat, lon = feed.stop_positions
-    along_m = _along_m(xy)
-    steps_xy = _points_at(xy, along_m, steps_m)
-    stops = stops[~np.isnan(lat[stops])]
-    turns = np.rint((xy[0, 0] / scale[0] - lon[stops]) / 360)  # lines continue across the antimeridian
-    stop_xy = np.column_stack([lon[stops] + 360 * turns, lat[stops]]) * scale
-    step = _nearest_steps(steps_xy, stop_xy)
-    off_m = np.hypot(*(steps_xy[step] - stop_xy).T)
-    for number in range(stops.size - 1):
-        pair = int(stops[number]), int(stops[number + 1])
-        start_m, end_m = steps_m[step[number]], steps_m[step[number + 1]]
-        if pair in pairs or max(off_m[number], off_m[number + 1]) > OFF_M or end_m <= start_m:
-            continue
-        pairs.add(pair)
-        inside = (along_m > start_m) & (along_m < end_m)
-        m = np.concatenate([[start_m], along_m[inside], [end_m]])
-        for points in _cut_at_antimeridian(_points_at(xy, along_m, m), scale):
-            yield Segment(pair, points, scale)
 
 
 def _cut_at_antimeridian(xy: Floats, scale: Floats) -> Iterator[Floats]:

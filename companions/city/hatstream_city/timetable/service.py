@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs, Passages
-from hatstream_city.timetable.positions import Floats, Int64s, distance_m
+from hatstream_city.timetable.positions import Int64s, distance_m
 
 TURN_S = 1_800
 """A vehicle needs so long between duties of different routes; between those of one, the timetable has the layover."""
@@ -105,9 +105,7 @@ def _date(text: str | None) -> date | None:
 
 def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> ServiceDay:
     """Finds the service of the day with most trips. Raises InputError without any."""
-    trips_of_date = np.zeros(calendar.is_active.shape[1], np.int64)
-    for is_active, trip_count in zip(calendar.is_active, np.bincount(calendar.of_trip).tolist(), strict=True):
-        trips_of_date[is_active] += trip_count
+    trips_of_date = np.bincount(calendar.of_trip) @ calendar.is_active
     if not trips_of_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest = int(trips_of_date.argmax())
@@ -130,12 +128,6 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
-    # by_key: profiles by route, stop or trip in place of cells; their rows count from 0, and in a profile 0 means none.
-    # runs: vehicles by pair of stops.
-
-    def in_groups(rows: Int64s, steps: int) -> Int64s:  # about as releases group keys: by eight, then all
-        return rows // 8 if steps == 1 else np.zeros_like(rows)
-
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -146,7 +138,11 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
         profile=_profile(vehicle, stop_cells[stop], hour, _coarser),
-        by_key={column: _profile(vehicle, 1 + rows, hour, in_groups) for column, rows in keys.items()},
+        # Keys are in the place of cells, counted from 1; releases group them about so: by eight, then all.
+        by_key={
+            column: _profile(vehicle, 1 + rows, hour, lambda keys, steps: keys // 8 * (steps == 1))
+            for column, rows in keys.items()
+        },
         runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
 
@@ -292,7 +288,11 @@ def hours_table(
     a vehicle follows its line evenly. cells: sorted H3 cells, with all that lines and served stops are in. stop_cells:
     of each stop, 0 for none.
     """
-    trips_of_hour, runs_per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
+    trips_of_hour = np.zeros((cells.size, _WEEK_HOURS))
+    are_weekdays = np.eye(len(WEEKDAYS), dtype=np.int64)[calendar.weekday]  # (days, 7)
+    dates = calendar.is_active.any(axis=0) @ are_weekdays  # (7,), with any service
+    runs_of_service = calendar.is_active @ are_weekdays / np.maximum(dates, 1)  # weekdays without service stay 0
+    runs_per_date = runs_of_service[calendar.of_trip]  # (trips, 7)
     for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
         row, first, last = np.searchsorted(cells, cell), start_s // _HOUR_S, end_s // _HOUR_S
         stays = [  # one entry for each hour of a stay; a cell of 0 is none
@@ -319,15 +319,6 @@ def hours_table(
             days.setdefault(key, []).append(name[:3])
         writer.writerows((f"{cell:x}", " ".join(names), *key) for key, names in days.items() if key[0])
     return text.getvalue().encode(), int(np.count_nonzero(trips_of_hour))
-
-
-def _runs_per_date(calendar: ServiceCalendar) -> Floats:
-    """Averages each trip's service over the dates of a weekday, (trips, 7)."""
-    weekday = calendar.weekday
-    counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in calendar.is_active])
-    dates = np.bincount(weekday[calendar.is_active.any(axis=0)], minlength=len(WEEKDAYS))  # (7,), with any service
-    averages: Floats = counts / np.maximum(dates, 1)  # weekdays without service stay 0
-    return averages[calendar.of_trip]
 
 
 def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, ...]]:
