@@ -53,8 +53,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> ExchangeResult:
     """Sends a question by a process, which a stop ends."""
     command = [sys.executable, "-P", "-c", _PROGRAM]  # which runs `main` below
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     request: bytes | None = msgspec.json.encode(question)
     while True:
         try:
@@ -93,8 +92,7 @@ class Poller:
 
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Sends one request; returns the outcome with any new message."""
-        headers = {**self.headers, **self._conditions}
-        result = exchanged(Question(self.url, headers, deadline_s=WHOLE_S), is_stopped)
+        result = exchanged(Question(self.url, {**self.headers, **self._conditions}, deadline_s=WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = result.reason, result.retry_after_s
         if result.outcome == "unchanged" and not self._last_digest:  # a server's fault: no condition was sent
             self.reason = "HTTP 304 to who has no message yet"
@@ -244,6 +242,6 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
 def _retry_after_s(answer: requests.Response) -> float:
     """Reads the wait that a service demands, in seconds; 0 for none."""
     try:
-        return float(Retry().parse_retry_after(answer.headers.get("Retry-After", "")))
+        return float(min(Retry().parse_retry_after(answer.headers.get("Retry-After", "")), 1e6))  # of any length
     except (InvalidHeader, ValueError, OverflowError):
         return 0.0

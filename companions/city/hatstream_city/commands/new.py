@@ -1,18 +1,12 @@
 """`hatstream spec new`: draft a specification from a feed's sample, a timetable, or both."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from hatstream.api import InputError, UsageError, note, option
-
-if TYPE_CHECKING:
-    from hatstream_city.draft.draft import Draft
-
 
 _NO_SAMPLE = (
     "--value delay needs --gtfs, for public lists of keys, without --streets and --sample: name layout and columns of "
@@ -100,7 +94,7 @@ def new(
     for line in () if as_json else result.warnings:
         click.echo(f"WARNING: {line}", err=True)
     if output is not None:
-        _write(output, result)
+        _write(output, result.files, result.toml)
     # An open draft, of which a person must name a column first, is no specification yet.
     spec_id = None if output is None or result.is_open else load(output).spec_id
     if as_json:
@@ -114,9 +108,9 @@ def new(
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
 
 
-def _write(output: Path, result: Draft) -> None:
+def _write(output: Path, others: Mapping[str, bytes], toml: str) -> None:
     """Writes new files, the specification last. Raises UsageError, InputError."""
-    files = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
+    files = {output.with_name(name): content for name, content in others.items()} | {output: toml.encode()}
     existing_path = next((path for path in (output, *files) if path.exists()), None)  # the error names `output` first
     if existing_path is not None:
         raise UsageError(f"{existing_path} is there already: name another file")

@@ -156,40 +156,41 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which columns are right
-        _choose_by_motion(arrays, names, rivals)
-        is_unclear = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
-        ids = arrays[names["vehicle"]]
-        if is_unclear and motion.are_crossed(_track(arrays, names).positions(ids, arrays[names["speed"]]).with_speed()):
-            names["lat"], names["lon"] = names["lon"], names["lat"]
+        _choose_by_motion(arrays, names, rivals, guessed)
     return names, guessed
 
 
-def _choose_by_motion(arrays: Mapping[str, Any], names: dict[str, Any], rivals: Mapping[str, Sequence[str]]) -> None:
+def _choose_by_motion(
+    arrays: Mapping[str, Any], names: dict[str, Any], rivals: Mapping[str, Sequence[str]], guessed: Sequence[str]
+) -> None:
     """Replaces columns in `names` by rivals that agree clearly better with vehicles' motion.
 
-    names, rivals: column, and possible columns, by field. `clearest` picks the first, unless one is clearly better.
+    names, rivals: column, and possible columns, by field. guessed: fields found by values alone. `clearest` picks the
+    first, unless one is clearly better.
     """
     ids, lons = arrays[names["vehicle"]], rivals["lon"]
     others = [lat for lat in rivals["lat"] if lons and lat not in names.values()]  # each takes the lon named alike
     pairs = [(names["lat"], names["lon"]), *(_uncrossed(arrays, lat, notation.most_alike(lat, lons)) for lat in others)]
-    tracks = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}) for pair in pairs}
-    by_pair = {pair: track.positions(ids) for pair, track in tracks.items()}
+    by_pair = {pair: _track(arrays, {**names, "lat": pair[0], "lon": pair[1]}).positions(ids) for pair in pairs}
     names["lat"], names["lon"] = motion.clearest(by_pair, motion.agreement)
-    by_time = _tracks(arrays, names)
-    rows = {time: track.positions(ids) for time, track in by_time.items()}
-    names["time"] = motion.clearest(rows, motion.agreement)
+    tracks = _tracks(arrays, names)
+    by_time = {time: track.positions(ids) for time, track in tracks.items()}
+    names["time"] = motion.clearest(by_time, motion.agreement)
+    track = tracks[names["time"]]
     if rivals["speed"]:
-        track = by_time[names["time"]]
         by_speed = {name: track.positions(ids, arrays[name]).with_speed() for name in rivals["speed"]}
         names["speed"] = motion.clearest(by_speed, motion.speed_agreement)
+    is_unclear = "speed" in names and _may_be_crossed(names["lat"], names["lon"], guessed)
+    if is_unclear and motion.are_crossed(track.positions(ids, arrays[names["speed"]]).with_speed()):
+        names["lat"], names["lon"] = names["lon"], names["lat"]
 
 
 def _tracks(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[Any, motion.Track]:
     """Reads positions by each column that may be of times, the named one first."""
     column = names["time"]
-    rivals = [name for name in arrays if name not in names.values() and notation.is_time(arrays[name])]
-    if not isinstance(column, str) or _unit_of(arrays, column) == "excel":  # a pair, or days since 1900, stays
-        rivals = []
+    is_fixed = not isinstance(column, str) or _unit_of(arrays, column) == "excel"  # a pair, or days since 1900
+    others = [] if is_fixed else [name for name in arrays if name not in names.values()]
+    rivals = [name for name in others if notation.is_time(arrays[name])]
     return {time: _track(arrays, {**names, "time": time}) for time in (column, *rivals)}
 
 
@@ -290,10 +291,8 @@ def _uncrossed(arrays: Mapping[str, Any], lat: str, lon: str, guessed: Sequence[
     if lats is None or lons is None or not (lats.size and lons.size):
         return lat, lon
     north, east = float(np.median(lats)), float(np.median(lons))
-    if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees
-        is_crossed = abs(north) > 90
-    else:
-        is_crossed = notation.is_nowhere(north, east) and not notation.is_nowhere(east, north)
+    is_at_sea = max(abs(north), abs(east)) <= 90 and notation.is_nowhere(north, east)
+    is_crossed = abs(north) > 90 or (is_at_sea and not notation.is_nowhere(east, north))  # > 90: a longitude
     return (lon, lat) if is_crossed else (lat, lon)
 
 

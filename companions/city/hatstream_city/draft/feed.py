@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import h3
 import numpy as np
 import pyarrow as pa
 
 from hatstream.api import InputError, input_paths, vehicle_ids
 from hatstream_city.draft import motion, notation
 from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
-from hatstream_city.draft.files import FILE, RESOLUTION, Counts, counted, hexadecimal, read_folder
+from hatstream_city.draft.files import FILE, RESOLUTION, Counts, counted, read_folder
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.timetable.positions import Floats, cells_at
 
@@ -119,9 +120,10 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     zones = tuple(notation.zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)
     if columns.missing:  # no release reads it
-        ids, cells = vehicle_ids(arrays["vehicle"]).ids, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
+        ids = vehicle_ids(arrays["vehicle"]).ids
+        cells = tuple(map(h3.int_to_str, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION)).tolist()))
         is_cut = track.us.size >= ROWS  # a longer sample was not read in full
-        counts = Counts(ids=notation.merged(ids), vehicles=len(ids) or 1, cells=hexadecimal(cells), is_cut=is_cut)
+        counts = Counts(ids=notation.merged(ids), vehicles=len(ids) or 1, cells=cells, is_cut=is_cut)
     else:
         counts = counted(files, sample, columns, zone=zones[0] if zones and not columns.says_utc else "UTC")
         if counts.usable < _LEAST_USABLE:

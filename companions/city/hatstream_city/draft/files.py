@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import h3
 import numpy as np
 
 from hatstream.api import InputError, MergedIds, layout, read_batches, vehicle_ids
@@ -91,15 +92,10 @@ def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone:
         malformed=malformed,
         ids=merged(set[bytes]().union(*ids_of_day.values())),
         vehicles=len(paths) if FILE in sample.columns else max(map(len, ids_of_day.values()), default=0),
-        cells=hexadecimal(cells),
+        cells=tuple(map(h3.int_to_str, cells.tolist())),
         is_cut=is_cut or rows >= MOST_ROWS,
         errors=tuple(errors),
     )
-
-
-def hexadecimal(cells: Int64s) -> tuple[str, ...]:
-    """Writes H3 cells as specifications do."""
-    return tuple(f"{cell:x}" for cell in cells.tolist())
 
 
 def _local_days(us: Int64s, zone: str) -> Int64s:

@@ -254,8 +254,7 @@ def _is_keyed(value: Any) -> bool:
         return False
     firsts = (inner[0] if isinstance(inner, list) and inner else inner for inner in value.values())
     keys = Counter(frozenset(inner) for inner in islice(firsts, _MOST_NESTED) if isinstance(inner, dict))
-    commonest = max(keys.values(), default=0)
-    return commonest > min(len(value), _MOST_NESTED) / 2
+    return max(keys.values(), default=0) > min(len(value), _MOST_NESTED) / 2
 
 
 def _objects_under(records: Sequence[Any], steps: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -321,9 +320,9 @@ def _csv(text: str) -> Sample:
     lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]  # 2: "sep=;" and the header
     if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
         del lines[0]  # a spreadsheet's word on the delimiter
-    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:_LINES_LOOKED_AT], mark))
-    share, *_ = _agreement(lines[:_LINES_LOOKED_AT], delimiter)
-    if share < 0.5:  # tried last: any text has blanks
+    agreements = {mark: _agreement(lines[:_LINES_LOOKED_AT], mark) for mark in DELIMITERS}
+    delimiter = max(DELIMITERS, key=agreements.__getitem__)
+    if agreements[delimiter][0] < 0.5:  # tried last: any text has blanks
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]

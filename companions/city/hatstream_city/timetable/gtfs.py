@@ -76,11 +76,6 @@ class Gtfs:
     tables: Mapping[str, pa.Table]
     skipped: int  # rows with more or fewer fields than their header
 
-    @property
-    def zone(self) -> str:
-        """The first agency's time zone, or an empty text."""
-        return self.tables["agency"]["agency_timezone"][0].as_py() or ""
-
     def numbers(self, table: str, column: str) -> Floats:
         """Reads a column as numbers, (rows,); NaN where missing or no decimal number."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
@@ -261,15 +256,6 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
 SAMPLE_M = 150.0  # between two positions of a line that cells are looked up for
 
 
-def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Finds each position's cell; 0 for NaN."""
-    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)  # of lines across the antimeridian
-    fits = ~np.isnan(lat) & ~np.isnan(lon)
-    cells = np.zeros(lat.size, np.int64)
-    cells[fits] = cells_at(lat[fits], lon[fits], resolution)
-    return cells
-
-
 class Passages(NamedTuple):
     """Stretches of lines within a cell, (stretches,), ascending by line and start."""
 
@@ -290,8 +276,9 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
     row = np.repeat(np.arange(line.size), steps)  # each sample's: the point at or before it
     fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]  # of the step, 0 to 1
-    lat, lon = (c[row] + fraction * (np.roll(c, -1) - c)[row] for c in (lines.lat, lines.lon))
-    cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
+    degrees = zip((lines.lat, lines.lon), following, strict=True)
+    lat, lon = (start[row] + fraction * (end - start)[row] for start, end in degrees)
+    cell, sample_line = cells_at(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
     along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
     length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)  # no 0 / 0

@@ -24,10 +24,13 @@ def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats
 
 
 def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Finds H3 cells of degrees, which a release rounds to 1e-7."""
-    rounded = (np.rint(degrees * 1e7) / 1e7 for degrees in (lat, lon))
-    cells = map(h3_int.latlng_to_cell, *(degrees.tolist() for degrees in rounded), repeat(resolution))
-    return np.fromiter(cells, np.int64, lat.size)
+    """Finds H3 cells of degrees, which a release rounds to 1e-7; 0 for NaN."""
+    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)  # of lines across the antimeridian
+    fits = ~np.isnan(lat) & ~np.isnan(lon)
+    rounded = (np.rint(degrees[fits] * 1e7) / 1e7 for degrees in (lat, lon))
+    cells = np.zeros(lat.size, np.int64)
+    cells[fits] = [*map(h3_int.latlng_to_cell, *(degrees.tolist() for degrees in rounded), repeat(resolution))]
+    return cells
 
 
 def are_plausible(lat: Floats, lon: Floats, stop_lat: Floats, stop_lon: Floats) -> NDArray[np.bool_]:

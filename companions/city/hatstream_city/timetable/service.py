@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs, Passages
-from hatstream_city.timetable.positions import Int64s, distance_m
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
 TURN_S = 1_800
 """A vehicle needs so long between duties of different routes; between those of one, the timetable has the layover."""
@@ -57,9 +57,6 @@ class ServiceCalendar(NamedTuple):
     of_trip: Int64s  # each trip's service, (trips,)
     first: date  # earliest that any row names
     is_active: NDArray[np.bool_]  # whether a service runs on a day, (services, days)
-
-    def date_of(self, day: int) -> date:
-        return self.first + timedelta(days=day)
 
     @property
     def weekday(self) -> Int64s:
@@ -109,9 +106,10 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     if not trips_of_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest = int(trips_of_date.argmax())
-    days = [calendar.date_of(day) for day in np.flatnonzero(trips_of_date).tolist()]
+    day = calendar.first + timedelta(days=busiest)
+    days = [calendar.first + timedelta(days=number) for number in np.flatnonzero(trips_of_date).tolist()]
     trips = np.flatnonzero(calendar.is_active[calendar.of_trip, busiest])
-    run, trip, stop, s, block = _visits(feed, trips, calendar.date_of(busiest))
+    run, trip, stop, s, block = _visits(feed, trips, day)
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
@@ -129,7 +127,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
     return ServiceDay(
-        day=calendar.date_of(busiest),
+        day=day,
         first=days[0],
         last=days[-1],
         weekdays=tuple(WEEKDAYS[weekday].capitalize() for weekday in sorted({day.weekday() for day in days})),
@@ -288,11 +286,7 @@ def hours_table(
     a vehicle follows its line evenly. cells: sorted H3 cells, with all that lines and served stops are in. stop_cells:
     of each stop, 0 for none.
     """
-    trips_of_hour = np.zeros((cells.size, _WEEK_HOURS))
-    are_weekdays = np.eye(len(WEEKDAYS), dtype=np.int64)[calendar.weekday]  # (days, 7)
-    dates = calendar.is_active.any(axis=0) @ are_weekdays  # (7,), with any service
-    runs_of_service = calendar.is_active @ are_weekdays / np.maximum(dates, 1)  # weekdays without service stay 0
-    runs_per_date = runs_of_service[calendar.of_trip]  # (trips, 7)
+    trips_of_hour, runs_per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
     for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
         row, first, last = np.searchsorted(cells, cell), start_s // _HOUR_S, end_s // _HOUR_S
         stays = [  # one entry for each hour of a stay; a cell of 0 is none
@@ -319,6 +313,14 @@ def hours_table(
             days.setdefault(key, []).append(name[:3])
         writer.writerows((f"{cell:x}", " ".join(names), *key) for key, names in days.items() if key[0])
     return text.getvalue().encode(), int(np.count_nonzero(trips_of_hour))
+
+
+def _runs_per_date(calendar: ServiceCalendar) -> Floats:
+    """Averages each trip's service over the dates of a weekday, (trips, 7)."""
+    are_weekdays = np.eye(len(WEEKDAYS), dtype=np.int64)[calendar.weekday]  # (days, 7)
+    dates = calendar.is_active.any(axis=0) @ are_weekdays  # (7,), with any service
+    averages: Floats = calendar.is_active @ are_weekdays / np.maximum(dates, 1)  # weekdays without service stay 0
+    return averages[calendar.of_trip]
 
 
 def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, ...]]:

@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ import shapely
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
-from hatstream_city.timetable.gtfs import Gtfs, Passages, cells_of_lines, cells_or_none, read_gtfs
-from hatstream_city.timetable.positions import EARTH_M, FAR_M, Int64s, distance_m
+from hatstream_city.timetable.gtfs import Gtfs, Passages, cells_of_lines, read_gtfs
+from hatstream_city.timetable.positions import EARTH_M, FAR_M, Int64s, cells_at, distance_m
 from hatstream_city.timetable.segments import read_segments
 from hatstream_city.timetable.service import ServiceDay, calendar_of, hours_table, service_of
 
@@ -97,9 +97,10 @@ class Town:
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
     """Reads a town from GTFS data. Raises InputError. directed: one-way segments; None: none."""
     feed = read_gtfs(path)
-    if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
-        raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
-    stop_cells = cells_or_none(*feed.stop_positions, resolution)
+    zone = feed.tables["agency"]["agency_timezone"][0].as_py() or ""  # of the first agency
+    if zone in ("localtime", "posixrules") or zone not in available_timezones():
+        raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {zone[:40]!r}")
+    stop_cells = cells_at(*feed.stop_positions, resolution)
     passages = cells_of_lines(feed, resolution)
     served = np.unique(feed.stop_times.stop)
     cells = np.unique(np.concatenate([passages.cell, stop_cells[served]]))
@@ -131,7 +132,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     hours, served_hours = hours_table(feed, calendar, cells, passages, stop_cells)
     return Town(
         origin=path.name,
-        zone=feed.zone,
+        zone=zone,
         service=service,
         cells=frozenset(map(h3.int_to_str, cells.tolist())),
         documents=documents,
@@ -166,7 +167,13 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, stop_cells: I
         for stop in np.argsort(departures_by_stop, kind="stable")
         if stop_cells[stop] and names[stop]
     }
-    routes = _routes_by_cell(feed, passages)
+    route, route_name = feed.rows_of("trips", "route_id", "routes"), route_names(feed)
+    by_line, by_cell = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)  # names of routes
+    for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
+        if line >= 0 and number >= 0:  # -1: the trip has none
+            by_line[line].add(route_name[number])
+    for line, cell in set(zip(passages.line.tolist(), passages.cell.tolist(), strict=True)):
+        by_cell[cell] |= by_line[line]
     departures_by_cell = Counter(stop_cells[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
@@ -179,27 +186,14 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, stop_cells: I
         properties = {
             "place": h3.int_to_str(cell),
             "name": name and f"{prefix}{name}",
-            "note": _routes_text(routes.get(cell, ())),
+            "note": _routes_text(by_cell[cell]),
             "departures": departures_by_cell[cell],
         }
         features.append({"type": "Feature", "geometry": None, "properties": properties})
     return {"type": "FeatureCollection", "features": features}
 
 
-def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:
-    """Lists the names of routes through each cell."""
-    route = feed.rows_of("trips", "route_id", "routes")
-    names = route_names(feed)
-    by_line, by_cell = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
-    for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
-        if line >= 0 and number >= 0:  # -1: the trip has none
-            by_line[line].add(names[number])
-    for line, cell in set(zip(passages.line.tolist(), passages.cell.tolist(), strict=True)):
-        by_cell[cell].update(by_line.get(line, ()))
-    return by_cell
-
-
-def _routes_text(routes: Sequence[str] | set[str]) -> str:
+def _routes_text(routes: set[str]) -> str:
     """Lists routes in words, MOST_ROUTES_NAMED of them."""
     # Numbers in names count as such: route 9 comes before route 10.
     numbers = {name: [(int(n) if n.isdecimal() else -1, n) for n in re.split(r"(\d+)", name)] for name in routes}
@@ -222,9 +216,8 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
     ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)
     trips_of_way = Counter((number, direction, line) for number, direction, line in ways if number >= 0 and line >= 0)
-    line_of: dict[tuple[int, str | None], int] = {}
-    for (number, direction, line), _ in trips_of_way.most_common():
-        line_of.setdefault((number, direction), line)
+    commonest_last = reversed(trips_of_way.most_common())
+    line_of = {(number, direction): line for (number, direction, line), _ in commonest_last}  # the last one stays
     features = []
     for (number, _), line in sorted(line_of.items(), key=str):  # as texts, since a direction may be None
         rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
