@@ -58,7 +58,7 @@ class Backup(NamedTuple):
     def with_entries(self, entries: Entries) -> "Backup":
         """Returns a backup with these, newer entries of the same ledger, and their head."""
         head, newest = self.header.head, entries[-1]
-        accounts = head[self.genesis]["accounts"]  # of this key; the head gets later ones at their next entry
+        accounts = head[self.genesis]["accounts"]  # those of the head: it gets newer accounts with their next entry
         last = RememberedHead(sequence=newest["seq"], hash=newest["hash"], accounts=accounts)
         return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: last}), entries)
 

@@ -97,7 +97,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1: accounts without dates, or slots
     divided = [
         divide(tally, plan_count, allocation) for tally in tallies
-    ]  # (tally, suppressed at 0; its part of the budget)
+    ]  # (tally, suppressed at 0; part of the total)
     # A code of each pair (slot, vehicle), and its number of cells with samples; without names `_composed` uses neither.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1

@@ -124,7 +124,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
 
 
 def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Plans stages for another total or fleet: the specification's own, else the defaults there.
+    """Plans specified or default stages for another total or fleet.
 
     It leaves the search for levels and bounds of least error (`strategy.chosen`) to callers that forecast errors.
     """
