@@ -95,9 +95,8 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
     slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)  # a minute for each slot of a day
     plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1: accounts without dates, or slots
-    divided = [
-        divide(tally, plan_count, allocation) for tally in tallies
-    ]  # (tally, suppressed at 0; part of the total)
+    # By plan: tally with suppressed rows at 0; share: epsilon of a HAT, and bound of what a vehicle spends.
+    divided = [divide(tally, plan_count, allocation) for tally in tallies]
     # A code of each pair (slot, vehicle), and its number of cells with samples; without names `_composed` uses neither.
     has_samples = np.concatenate([tally.kept for tally, _ in divided]) > 0  # by row of `rows`, in the same order
     vehicles = int(rows.vehicle.max()) + 1
