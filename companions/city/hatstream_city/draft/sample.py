@@ -103,9 +103,9 @@ def is_timetable(path: Path) -> bool:
 def _sample(path: str, data: bytes) -> Sample:
     """Reads first rows in the format of `data`, the file's first bytes."""
     if data.startswith((b"PAR1", b"Obj\x01")):
-        with open_input(path) as stream:
-            is_plain = type(stream) is io.BufferedReader  # else it is decompressed, and could not be read from its end
-            file: Any = stream if is_plain else io.BytesIO(stream.read())
+        with open(path.partition("\0")[0], "rb") as outer, open_input(path) as stream:
+            is_plain = outer.peek(4)[:4] == data[:4]  # else it is compressed or in an archive, and has no random access
+            file: Any = outer if is_plain else io.BytesIO(stream.read())
             if data.startswith(b"PAR1"):
                 return _parquet_sample(file)
             layout("avro", {field: field for field in FIELDS}, "s")  # makes fastavro read all codecs, within bounds
