@@ -105,7 +105,8 @@ class ClippedArrays(Mechanism):
             few = arrays <= forecasts.FEW_ARRAYS
             likely_means = hats.prior.hat_means(hats.upper).tolist() if few else [hats.prior.mean]
             for rows in (hats_of_size[chunk] for chunk in forecasts.chunks(hats_of_size.size, arrays)):
-                around, layouts = distinct.sd[rows, None] * normal_scores(arrays), distinct.take(rows)  # the HAT's mean
+                around = distinct.sd[rows, None] * normal_scores(arrays)  # of array means around the HAT's
+                layouts = distinct.take(rows)
                 # By mean, then HAT; averaged over means exactly, the same on every machine.
                 cases = [self.errors(hats, np.clip(mean + around, 0.0, hats.upper), layouts) for mean in likely_means]
                 expected[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()]
@@ -165,7 +166,7 @@ class QuantileInterval(ClippedArrays):
         return (upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
 
     def errors(self, hats: HatCounts, means: Float64s, laid: LaidMany) -> Float64s:
-        """Averages over pairs of likely ends, for array means as normal scores."""
+        """Averages errors over pairs of equally likely lower and upper ends."""
         arrays, upper, hat_errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
         rank = float(self.rank(arrays, hats.epsilon))
         ranks = rank, arrays - rank  # of the lower and the upper end

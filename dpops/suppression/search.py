@@ -16,9 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 Ratio = tuple[int, int]
 
@@ -43,8 +42,6 @@ def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
     """
     return variance_sensitivity(samples - retained, samples, whole_users)
 
-
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-12  # relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15
 
@@ -229,7 +226,7 @@ class Search:
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
         return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 
-    def _scores(self, work: Floats, half_samples: Floats) -> Floats:
+    def _scores(self, work: Float64s, half_samples: Float64s) -> Float64s:
         """Computes errors over `scale`, float64 (HATs,): `weights` times the four worst cases.
 
         work: float64 (4, HATs), the rows of `state` and one more, overwritten in place, as this is the inner loop:
@@ -244,7 +241,7 @@ class Search:
         np.minimum(dropped, half_samples, out=retained)  # p of its bias, likewise
         variances = work[2:]
         variances *= 1 - variances  # p (1 - p); `weights` has the factor 4
-        scores: Floats = self.weights.dot(work)
+        scores: Float64s = self.weights.dot(work)
         return scores
 
     def _leaves(self, vehicle: int, entry: int) -> int:
@@ -282,7 +279,7 @@ class Search:
             column[entry] = column[last]
 
 
-def _half(total: Floats) -> Floats:
+def _half(total: Float64s) -> Float64s:
     """Computes floor(total / 2) / total, at most 1/2.
 
     The variance's worst case, 4 p (1 - p) of U^2 / 4, peaks here: p, a dropped or a vehicle's share, is cut to it.

@@ -19,8 +19,6 @@ import numpy as np
 from dpops.trees.shape import Tree
 from dpops.types import Float64s, Int64s
 
-SENSITIVITY = 2  # nodes of one level that change by 1 when one sample moves to another bin
-
 
 def cumulative(
     noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
@@ -84,7 +82,7 @@ def level_variances(shares: Sequence[Fraction]) -> list[float]:
     For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
     M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.
     """
-    return [2 * float(SENSITIVITY / share) ** 2 for share in shares]
+    return [2 * float(2 / share) ** 2 for share in shares]  # a sample that moves to another bin changes 2 nodes by 1
 
 
 def consistent(noisy: Float64s) -> Float64s:
