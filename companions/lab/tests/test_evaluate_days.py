@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hatstream_lab.evaluation import fusion
-from hatstream_lab.evaluation.cities import city_named
+from hatstream_lab.evaluation.cities import MadeUp, city_named, made_up
 from hatstream_lab.evaluation.experiment import Table, experiment
 from pipelines.cli import main
 from tests import levels_city
@@ -77,6 +77,12 @@ def places_of(out: str) -> list[dict]:
 
 def test_a_made_up_city_may_begin_with_a_day_without_a_report() -> None:
     assert city_named("odd 50", days=2).names == ["2024-01-02"]
+
+
+def test_vehicles_in_a_depot_report_on_every_day() -> None:
+    city = MadeUp(name="depot", kind="lines", vehicles=20, days=2, depot=0.1, first_day=(0.5, 0), seed=1)
+    counted = made_up(city).counted.group_by("period").aggregate([("vehicle", "count_distinct")])
+    assert counted.sort_by("period")["vehicle_count_distinct"].to_pylist() == [12, 22]
 
 
 def test_a_range_of_dates_is_all_and_a_map_is_beside_the_constant_day_by_day(feed, hatstream):

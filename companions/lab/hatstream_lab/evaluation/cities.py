@@ -161,7 +161,8 @@ def _with_faults(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits
         total = np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
         rows = rows._replace(reports=reports, total=total)
     served_share, first_hour = city.first_day if index == 0 else (1.0, 0)
-    is_reported = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
+    is_away = (rows.vehicle > served_share * city.vehicles) & (rows.vehicle <= city.vehicles)  # the depot reports
+    is_reported = ~is_away & (hours[rows.slot] >= first_hour)
     is_reported &= (rng.random(hours.size) >= city.gaps)[rows.slot]  # gaps: share of hours that lack all reports
     return VehicleVisits(*(column[is_reported] for column in rows))
 
