@@ -9,7 +9,7 @@ PRODUCT = ("dpops", "transforms", "pipelines", "hatstream", "companions")
 ALL = (*PRODUCT, "tests", "benchmarks", "deploy", "docs", "examples")
 TEXTS = {".py", ".java", ".md", ".toml", ".json", ".yml", ".yaml", ".html", ".xml", ".sh"}
 LINES_OF_FILE = 400
-LINES_OF_CORE = 35_578  # what two people can carry; it only ever falls: a change that needs more lines removes others
+LINES_OF_CORE = 35_119
 
 
 def files(*folders: str) -> list[Path]:
