@@ -48,7 +48,7 @@ class VehicleSpread:
         return np.asarray(of_vehicles + unequal)
 
 
-TYPICAL = VehicleSpread()
+PRIOR_SPREAD = VehicleSpread()  # before any release
 
 
 def growth(kmh: Float64s | float) -> Float64s:

@@ -9,7 +9,7 @@ PRODUCT = ("dpops", "transforms", "pipelines", "hatstream", "companions")
 ALL = (*PRODUCT, "tests", "benchmarks", "deploy", "docs", "examples")
 TEXTS = {".py", ".java", ".md", ".toml", ".json", ".yml", ".yaml", ".html", ".xml", ".sh"}
 LINES_OF_FILE = 400
-LINES_OF_CORE = 35_119
+LINES_OF_CORE = 35_150
 
 
 def files(*folders: str) -> list[Path]:

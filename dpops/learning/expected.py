@@ -21,7 +21,7 @@ from dpops.learning.latent import TOTAL_PRECISION
 from dpops.levels import strategy
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Recipe, vehicle_weight, weight_at_places
 from dpops.levels.stages import Level, Stage, level, scaled, unit_noise
-from dpops.spread import FLEET_SD, INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95
+from dpops.spread import FLEET_SD, INFORMATIVE_KMH, LEAST_VEHICLES, PRIOR_SPREAD, TYPICAL_KMH, Z95
 from dpops.types import Float64s
 
 MEAN_ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value over root mean square of a normal law
@@ -77,7 +77,7 @@ def expected_days(
     # By class of cells: its share of reports; by day, squared errors by FLEETS, pattern variance, its unknown part.
     cells = [(share, list(_of_cells(days, bounds, busy))) for busy, share in strategy.busyness_classes()]
     noiseless = sum(share * _hat_variance(bounds, busy) for busy, share in strategy.busyness_classes())
-    unequal = float(TYPICAL.of_reports(bounds.fleet.vehicles, TYPICAL_KMH, math.inf))  # reports': see `Learned._ratio`
+    unequal = float(PRIOR_SPREAD.of_reports(bounds.fleet.vehicles, TYPICAL_KMH, math.inf))  # see `Learned._ratio`
     expected = []
     for day, weight_sd in enumerate(weight_sds):  # averages over classes of cells, by reports
         *errors, pattern, unknown = (sum(share * sums[day][column] for share, sums in cells) for column in range(5))
@@ -117,7 +117,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
     """Computes a HAT's residual variance, by its vehicles."""
-    return float(TYPICAL.of(np.array(1 + bounds.usual_vehicles * busy)))
+    return float(PRIOR_SPREAD.of(np.array(1 + bounds.usual_vehicles * busy)))
 
 
 def _pattern(variances: strategy.Variances) -> float:
@@ -139,7 +139,7 @@ def _log_weight_sds(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_
         common = 1 / (1 / common + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
-_PLAN_SPREAD = TYPICAL.cautious  # residual variances that nothing is learned of: a plan has no releases
+_PLAN_SPREAD = PRIOR_SPREAD.cautious  # residual variances that nothing is learned of: a plan has no releases
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
 Noise = Callable[[Stage, Fraction], float]  # deviation of a level's noise, by its stage and share of the budget
@@ -158,9 +158,10 @@ def hat_half_widths(
 ) -> HalfWidths:
     """Computes a HAT's half widths by number of vehicles.
 
-    At most upper_kmh / 2, where nothing is known. Sources: variance of the HAT's model, and residual variance, which
-    releases of single HATs lower. Of NODES, equally likely numbers of vehicles, _WIDTH_NODE makes intervals about as
-    wide as all do; the CAUTIOUS one is published, and decides on reliability. Noise of equal `days` averages out.
+    At most upper_kmh / 2, where nothing is known. Sources: variance of the HAT's model, and residual variance of its
+    vehicles' mean, to which releases of single HATs add precision. The number of vehicles is one of NODES, equally
+    likely: of these _WIDTH_NODE makes intervals about as wide as all do, and the CAUTIOUS one, which is published, says
+    whether a HAT is reliable. Noise of equal `days` averages out.
     """
     hat_precision, model_variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)  # equally likely ones, (vehicles, NODES); all equal if public
@@ -288,7 +289,7 @@ def expected_maps(
     traffic = traffic / traffic.mean()  # relative
     total_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = total_weight * traffic / places  # of a place in each class, (classes,); bounds leave the part RETAINED
-    day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
+    day_variances = PRIOR_SPREAD.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
     maps, reports = [], traffic / traffic.sum()
     for day in days:
         # Places vary around cells. Cells are guessed to vary by a third of that, of which n days leave 1 / n^2 unknown.

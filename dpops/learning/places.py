@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpops import fitted
 from dpops.levels.stages import Kind
-from dpops.spread import FLEET_SD, TYPICAL
+from dpops.spread import FLEET_SD, PRIOR_SPREAD
 from dpops.types import Float64s, Int64s
 
 SDS_KMH = fitted.PLACES_KMH * np.array([0.25, 0.5, 1.0, 2.0])
@@ -152,7 +152,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     # Against places that copy their cells' speeds; 0 without days.
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = report_means if evidence >= EVIDENCE else around.values  # means of reports are published; else of cells
-    day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
+    day_variances = PRIOR_SPREAD.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
     # Squared errors of `values` add up: variance of the usual mean, distance from it, and the days' mean around it.
     return PlaceFit(
         values=values,

@@ -36,7 +36,8 @@ def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, .
     """Appends a stage of speed classes; the others give it this share of theirs."""
     parts = alike(((CLASS, Fraction(1)),))  # its only level has all of the stage's share
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
-    # Weights get all (alpha 0); reports count as they are, on short days too (no least norm); no speeds are clipped.
+    # Weights get all (alpha 0). Reports count as they are (exponent 1), on short days too (no least norm). There are no
+    # speeds, so the bound is a dummy.
     return with_last(stages, replace(last, bound_kmh=Fraction(1), exponent=Fraction(1)), share)
 
 

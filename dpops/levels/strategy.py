@@ -20,7 +20,7 @@ from dpops import fitted
 from dpops.forecast import normal_scores
 from dpops.levels.defaults import COARSE, BoundsOnly, Recipe, coarser_shares, vehicle_weight
 from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, Kind, PublicHats, Stage, alike, unit_noise
-from dpops.spread import LEAST_VEHICLES, TYPICAL
+from dpops.spread import LEAST_VEHICLES, PRIOR_SPREAD
 
 Component = tuple[int, int]
 """Fineness of the groups that share a component: place (0 city to 3 cell) and time (0 day to 2 hour, or a slot)."""
@@ -128,7 +128,8 @@ def _after(
     """Computes posterior variances after equal days, and a HAT's squared error, (km/h)^2."""
     precisions = precisions_of(stage, bounds, centres, busyness)
     posterior = posterior_of(prior, {component: days * precision for component, precision in precisions.items()})
-    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # variance of a HAT's mean
+    vehicles = np.array(max(bounds.usual_vehicles * busyness, 1.0))
+    residual = float(PRIOR_SPREAD.of(vehicles))  # variance of the vehicles' mean around the HAT's components
     return posterior, squared_error(posterior, precisions, stage, bounds, centres, busyness, residual)
 
 
@@ -192,7 +193,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
     Residuals are speeds less centres: errors of centres, taken as equal in a vehicle's HATs, and the vehicle's
     deviations, which average out in groups of several HATs.
     """
-    hats, sd_kmh = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
+    hats, sd_kmh = bounds.fleet.profile.hats, math.sqrt(PRIOR_SPREAD.vehicle)
     if stage.kind == "laplace":
         in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
         # L1 norm: 0.8 is a normal law's mean absolute value over its standard deviation, sqrt(2 / pi).

@@ -21,7 +21,7 @@ from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import MOVING, times_of, with_places
 from dpops.levels.stages import UNIT, Stage, scaled
 from dpops.levels.strategy import PRIOR_SD_KMH, posterior_of, precisions_of
-from dpops.spread import INFORMATIVE_KMH, TYPICAL
+from dpops.spread import INFORMATIVE_KMH, PRIOR_SPREAD
 from dpops.types import Grid
 from pipelines.plan.needs import fewest
 from pipelines.specification import Specification
@@ -217,7 +217,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     visits = VEHICLES * profile.hats / profile.cells  # of vehicles to HATs of the cell
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # a vehicle's weight in a cell
     class_weights = np.full(class_count, weight / class_count)  # approximation: classes have equal parts of it
-    day_variance = float(TYPICAL.of(np.array(visits)))  # variance of a mean of so many visits around the usual mean
+    day_variance = float(PRIOR_SPREAD.of(np.array(visits)))  # of a mean of so many visits around the usual mean
     cell = ExpectedCell(VEHICLES * class_weights, mean_variance, day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells
     typical = (visitors * class_weights, facts.hats.cells) if days else None  # 0 days: a constant, of a known city

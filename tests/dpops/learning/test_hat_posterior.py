@@ -10,7 +10,7 @@ from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, S
 from dpops.learning.effects import EffectLayout
 from dpops.learning.field import Gate
 from dpops.learning.state import RECENT, weight_layout
-from dpops.spread import TYPICAL, VehicleSpread
+from dpops.spread import PRIOR_SPREAD, VehicleSpread
 from tests.dpops.learning.city import FACTS, HOURS, after, counted, design, error, known_hats, look, released_day, truth
 
 
@@ -240,7 +240,7 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
     With weights that were taken for certain, values would miss by 5 and 11 km/h here, what describes the HATs by 6."""
     of, rng, noise = design(), np.random.default_rng(1), 0.05
     weights, usual = truth(of)
-    means = usual + np.sqrt(TYPICAL.of(weights / FACTS.hat_weight)) * rng.normal(size=usual.shape)
+    means = usual + np.sqrt(PRIOR_SPREAD.of(weights / FACTS.hat_weight)) * rng.normal(size=usual.shape)
     centre = np.full(usual.shape, centre_kmh)
     single = LevelValues(
         groups=Groups(cells=np.arange(of.cells), slots=HOURS),

@@ -36,7 +36,7 @@ from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import RETAINED, Fleet, Profile, weight_at_places
 from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Kind, Stage, centres_of
-from dpops.spread import INFORMATIVE_KMH, LEAST_VEHICLES, TYPICAL, Z95
+from dpops.spread import INFORMATIVE_KMH, LEAST_VEHICLES, PRIOR_SPREAD, Z95
 from dpops.types import Float64s, Grid, Int64s
 from transforms.places.ground import Places, parent_texts, texts_of
 from transforms.places.near import fine_cells_of
@@ -228,9 +228,9 @@ def place_product(
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # the maximum: lest it divides by 0
-            # Means over `Field`'s equally likely numbers; at least 1 / 20, lest TYPICAL's variance becomes infinite.
+            # Means over `Field`'s equally likely numbers; at least 1 / 20, lest the variance becomes infinite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
-            deviations = np.maximum(deviations, TYPICAL.of(vehicles))  # TYPICAL: of so many; no less than a day's
+            deviations = np.maximum(deviations, PRIOR_SPREAD.of(vehicles))  # no less than a day's
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
         variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
     result = _place_estimates(values, variances, places, shown, upper_kmh)
