@@ -114,7 +114,7 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    units = _units(time_unit, speed_unit, time_zone, time_format, decimal, unit, Units("iso", Fraction(1)))
+    units = _units(time_unit, speed_unit, time_zone, time_format, decimal, unit, defaults=Units("iso", Fraction(1)))
     defaults = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]  # value last
     column_names, row_fields = _flat_columns(name, columns, defaults if fields is None else fields)
     skipped = int(fields is None and column_names[0] == FILE)  # 1: the vehicle, first of fields, is the file's name
@@ -213,7 +213,7 @@ def _units(
 ) -> Units:
     """Creates units from options and defaults. unit: of values, None: speeds. Raises ValueError."""
     time_unit, value_option = given_time_unit or defaults.time_unit, "speed_unit" if unit is None else "value_unit"
-    factors, value_unit = per_unit(unit or UNIT), speed_unit or unit or UNIT  # value_unit: of the input
+    factors, value_unit = per_unit(unit or UNIT), speed_unit or unit or UNIT  # UNIT: speeds'; value_unit: the input's
     for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (value_option, value_unit, factors)):
         if name not in names:
             rule = f"must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"

@@ -2,6 +2,7 @@
 
 Texts may be bytes, and need not be UTF-8. A local time is held as if its clock showed UTC until `place_local` applies
 the zone's offset. A field's several columns are a struct (`are_parts`): date and clock, or degrees and hemisphere.
+ABSOLUTE and LOCAL are Arrow's types of times with and without a zone; `absolute` marks none as lacking an offset.
 """
 
 import sys

@@ -296,8 +296,9 @@ def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | No
 def _answers(task: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
     """Yields a task's batches, then its end or error, within limits of CPU time."""
     try:
-        sizes = [*map(len, task.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in task.paths)]
-        task_limit_s = time.process_time() + task.step_cpu_s + BYTE_CPU_S * sum(sizes)  # more with each row read
+        outer_paths = [path.partition(INSIDE)[0] for path in task.paths]  # of a file in an archive: the archive's
+        sizes = [*map(len, task.payloads), *map(os.path.getsize, outer_paths)]
+        task_limit_s = time.process_time() + task.step_cpu_s + BYTE_CPU_S * sum(sizes)  # and more with each row, below
         batches = task.batches()
         while True:  # the next batch's limit, unless that of all batches so far is lower
             limit_s = min(task_limit_s, time.process_time() + task.step_cpu_s)
@@ -306,7 +307,7 @@ def _answers(task: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
             if batch is None:
                 break
             task_limit_s += ROW_CPU_S * batch.rows
-            _check(batch.table)
+            _refuse_large_or_corrupt(batch.table)
             yield StepResult("batch", refused=batch.refused), batch.table
         yield StepResult("end"), None
     except UnreadableFile as error:
@@ -323,7 +324,7 @@ def _refusal(rule: str) -> StepResult:
     return StepResult("unreadable", text=rule, is_spent=data_pages * resource.getpagesize() > SPENT_BYTES)
 
 
-def _check(table: pa.RecordBatch) -> None:
+def _refuse_large_or_corrupt(table: pa.RecordBatch) -> None:
     """Raises UnreadableFile for a batch too large, ArrowInvalid for a corrupt one."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile(path="", rule=f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")

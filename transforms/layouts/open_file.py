@@ -1,4 +1,7 @@
-"""Opening of input files (plain, compressed, archived, or remote), and their lines."""
+"""Opening of input files (plain, compressed, archived, or remote), and their lines.
+
+A file in an archive has as path the archive's, INSIDE (a mark that no path has), and its name there.
+"""
 
 import errno
 import io
@@ -52,7 +55,7 @@ def files_in(path: str) -> list[str]:
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Opens a file, decompressing it. Raises UnreadableFile, OSError."""
-    outer, _, name = path.partition(INSIDE)  # perhaps an archive, and a file in it
+    outer, _, name = path.partition(INSIDE)  # an archive or plain file, and a file in the archive
     with ExitStack() as stack, _without_damage(path):
         archive = _archive_of(outer)
         if archive is None:
@@ -139,7 +142,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
         content = pa.OSFile(path)
         if codec:
             with pa.CompressedInputStream(content, codec) as packed:
-                content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, _UNPACK_FIRST))
+                content = pa.BufferReader(read_whole(path, packed, WHOLE_BYTES, rule=_UNPACK_FIRST))
         with tarfile.open(fileobj=content, mode="r:") as tar:
             entries = list(islice(tar, MEMBERS + 1))  # of more, all could fill the memory
         plain_files = [entry for entry in entries if entry.isreg() and not entry.issparse()]
@@ -148,7 +151,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
         def open_member(name: str) -> BinaryIO:
             return io.BufferedReader(content.get_stream(*ranges[name]))
 
-    names = sorted(name for name in files if not is_skipped(name))
+    names = sorted(name for name in files if not is_skipped(name))  # skipped: hidden files and those of jobs
     if not names or len(entries) > MEMBERS or any(INSIDE in name for name in names):
         raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files, folders included")
     return names, open_member
@@ -293,7 +296,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
         skipping = len(remainder) > LINE_BYTES + 1  # one more, for this may end in \r
         if skipping:
             remainder = b""
-        yield _without_long_lines(data[:cut], int(skipping))  # lines, and how many were left out as too long
+        yield _without_long_lines(data[:cut], skipped=int(skipping))  # lines, and how many were left out as too long
     if remainder:
         yield _without_long_lines(remainder, skipped=0)
 

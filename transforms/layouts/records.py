@@ -77,7 +77,7 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refusals: dict[str, i
         try:  # called here, as in bulk: both at one depth of the stack, which limits how deep a record may be nested
             try:
                 records.append(decode(text))
-            except msgspec.ValidationError:  # a number beyond float64, or no object, which raises again
+            except msgspec.ValidationError:  # a number beyond float64, clamped here, or no object, which raises again
                 records.append(decode(_STRING_OR_NUMBER.sub(_clamped, text)))
         except DAMAGE:
             counts["malformed"] += 1
@@ -138,6 +138,7 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
     for name, values in {**columns, id_field: ids}.items():
         if not isinstance(values, pa.Array):
             field = name if name in _CONVERTER_BY_FIELD else name.partition(".")[0]  # `vehicle.1` is read as `vehicle`
+            # a value that is the span between two columns is read as two times
             convert = _times if are_times(name, [*columns]) else _CONVERTER_BY_FIELD[field]
             arrays[name] = convert(values, decimal)
     if is_id.all():

@@ -95,7 +95,8 @@ class TimeFormat:
             written += [".", pc.utf8_slice_codeunits(pc.struct_field(fields, "fraction"), 0, 6)]
         if "offset" in names:
             written.append(pc.replace_substring_regex(pc.struct_field(fields, "offset"), "UTC|GMT", "Z"))
-        us, valid, *_ = cast_iso(pc.binary_join_element_wise(*written, ""), ABSOLUTE if "offset" in names else LOCAL)
+        arrow_type = ABSOLUTE if "offset" in names else LOCAL  # of times with a zone, or without
+        us, valid, *_ = cast_iso(pc.binary_join_element_wise(*written, ""), arrow_type)
         if "midnight" in names:  # %s here: seconds since midnight
             seconds = pc.struct_field(fields, "midnight").cast(pa.int64()).fill_null(0)
             us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)

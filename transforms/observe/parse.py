@@ -132,7 +132,7 @@ def _check_keys(refuse: Callable[[str, Bools], None], table: pa.RecordBatch, key
     """
     # A public key may be a word such as NA, which in the place of an id says that there is none.
     columns = [vehicle_ids(table[name], null_words=()) for name in table.schema.names if name.startswith(KEY)]
-    code, ids, missing, bad = join_ids(columns, BETWEEN.encode())
+    code, ids, missing, bad = join_ids(columns, BETWEEN.encode())  # BETWEEN: in a pair's name
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)

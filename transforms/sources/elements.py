@@ -86,7 +86,7 @@ class _IntoBatches(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields batches at elements' Beam times; refuses a stream's rows stamped with event times."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._reading.raises:  # no transport gives it; unless raised, its rows are late
+            if timestamp >= _END and self._reading.raises:  # no transport stamps so; if not raised, it is late
                 raise StepError(END_OF_TIME)
             time = timestamp if self._stream_start is None else max(timestamp, self._stream_start)  # windows begin then
             for batch in _batches(rows, self._reading.names, self._reading.fields):

@@ -90,7 +90,7 @@ class _ReadPartition(beam.DoFn):
         poll = self._open[start.partition].poll(position, self._most)
         if poll.position > position and not tracker.try_claim(poll.position - 1):  # the engine took it back
             return
-        ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))
+        ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))  # stamped well after the poll
         for name, number in ((counters.REMOVED, poll.removed), (counters.AHEAD, ahead)):
             if number:
                 count(name, number)
@@ -144,7 +144,7 @@ def check_clock(topic: Topic) -> None:
             raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
         LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
         return
-    if setting not in (None, BROKERS):
+    if setting not in (None, BROKERS):  # None: the broker gives no value
         raise KafkaSourceError(
             f"{topic} has {SETTING}={setting}: producers set the messages' times; where counts are secret, other "
             f"vehicles' reports could then decide whether a delayed one counts. Set {SETTING}={BROKERS} on the topic; "

@@ -140,14 +140,14 @@ class Partition:
             self._back()  # ends an outage of brokers, if there is one
             next_position = self._next_offset = cast(int, messages[-1].offset()) + 1
             self._last_message_s = time.monotonic()
-            with suppress(KafkaException):  # no answer: they are counted again after PARTITIONS_EVERY_S
-                self._check_partitions(self._last_message_s)
+            with suppress(KafkaException):  # no answer: partitions are counted again later
+                self._refuse_added_partitions(self._last_message_s)
         elif out_of_range:  # the position is not, or not any more, in the partition
             next_position = self._earliest(position)
             removed = next_position - position
         else:
             idle = self._is_idle(position)  # which may end an outage
-        outage_over = time.monotonic() - self._outage_end_s >= RETURN_S
+        outage_over = time.monotonic() - self._outage_end_s >= RETURN_S  # producers have sent what they kept by then
         return Poll(payloads, times_ms, by_broker, next_position, removed, at_ms, idle, outage_over)
 
     def _split_events(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
@@ -177,7 +177,7 @@ class Partition:
         self._last_asked_s = now_s
         try:
             _, end = self._ask_ends()
-            self._check_partitions(now_s)
+            self._refuse_added_partitions(now_s)
         except KafkaException as error:
             self._away(_name(error))
             self._refuse_gone(error.args[0].code(), now_s)
@@ -222,7 +222,7 @@ class Partition:
         """Queries first and end offset. Raises KafkaException."""
         return self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
-    def _check_partitions(self, now_s: float) -> None:
+    def _refuse_added_partitions(self, now_s: float) -> None:
         """Refuses added partitions, whose vehicles sealed slots would miss; partition 0's reader asks."""
         if self._number or now_s - self._last_counted_s < PARTITIONS_EVERY_S:
             return

@@ -281,7 +281,7 @@ class _Beat(beam.DoFn):
     def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:
         """Yields beats of slots that are over, then waits at the next."""
         _, end_s = element  # the stream's start and end
-        until_s = int(time.time()) - self._wait_s + 1  # slots that start before are over, and their lateness too
+        until_s = int(time.time()) - self._wait_s + 1  # slots that start before are over, with their lateness
         slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)
         for slot_s in slots:
             if not tracker.try_claim(slot_s):

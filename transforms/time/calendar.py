@@ -120,10 +120,10 @@ class Timetable:
         """Lists starts of a day's slots. Raises CalendarError."""
         if WEEKDAYS[day.weekday()] not in self.weekdays:
             return []
-        minutes = self._cut(day, self.slot_minutes)
+        minutes = self._minutes_by_start(day, self.slot_minutes)
         if minutes is None:  # a change of the clock is inside a slot
             shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
-            fit = [str(m) for m in shorter if self._cut(day, m) is not None][:4]
+            fit = [str(m) for m in shorter if self._minutes_by_start(day, m) is not None][:4]  # the longest
             raise CalendarError(
                 f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
                 + (f", slots of {', '.join(fit)} can" if fit else "")
@@ -138,7 +138,7 @@ class Timetable:
         """Explains which day within a year slots cannot divide; None if they divide all."""
         try:
             for day in _days(first, first + timedelta(days=366)):  # clock changes repeat every year
-                if self._cut(day, self.slot_minutes) is None:
+                if self._minutes_by_start(day, self.slot_minutes) is None:
                     self.day_slots(day)  # raises and says why, unless the day has no service
         except CalendarError as error:
             return f"{error}; that day, and what is planned with it, cannot be released"
@@ -167,7 +167,7 @@ class Timetable:
         sums = list(accumulate(around, initial=Fraction(0)))  # of the days before each one, and of all
         return max(usual, *(end - begin for begin, end in zip(sums, sums[days:], strict=False)))  # of `days` in a row
 
-    def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
+    def _minutes_by_start(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Maps slot starts, epoch s, to local minutes; None if slots cannot follow clocks."""
         first, last = self.midnight(day), self.midnight(day + timedelta(days=1))
         start_s, end_s = int(first.timestamp()), int(last.timestamp())
@@ -251,7 +251,7 @@ def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
     if from_s >= to_s:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
     for edge in (start, end):
-        timetable.check_edge(edge)
+        timetable.check_edge(edge)  # raises for one inside a slot
     slots = tuple(
         Slot(start_s, period)
         for day in _days(timetable.day_of(from_s), timetable.day_of(to_s))

@@ -104,7 +104,7 @@ def read_trips(content: str, resolution: int) -> Trips:
             raise ValueError(f"{line} as many trips as hours")
         for day in days:
             for hour, number in zip(hours, numbers, strict=True):
-                week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number  # that hour of the week
+                week[week_hours(WEEKDAYS.index(day), minute=60 * int(hour), minutes=60)] = number  # one hour
     if not any(week.any() for week in cells.values()):
         raise ValueError("must hold an hour with a trip")
     return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), are_counted=NUMBERS in names)

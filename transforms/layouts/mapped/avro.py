@@ -122,7 +122,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)  # likewise: this reader has read the header anew
     top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in column_steps))
-    row_count, row_nulls = 0, _fields_of_nothing(reader.writer_schema)
+    row_count, row_nulls = 0, _fields_of_nothing(reader.writer_schema)  # row_nulls: a row's fields of type null
     # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(row_nulls, 1))

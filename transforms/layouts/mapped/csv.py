@@ -132,7 +132,7 @@ def _broken(data: bytes, lines: TextLines, width: int, delimiter: str) -> NDArra
     if b'"' in data:
         quotes = np.flatnonzero(letters == open_file.QUOTE)
         line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
-        is_opening = _line_quotes_before(quotes, quotes, lines) % 2 == 0  # a doubled one closes and opens again
+        is_opening = _line_quotes_before(quotes, quotes, lines) % 2 == 0  # even: opens, as the second of "" does
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
         is_valid = np.where(

@@ -53,7 +53,7 @@ class JsonRecords(RecordLayout):
             with opened_text(path) as file:
                 is_array = begins_array(file.read(LOOK_BYTES))
         if is_array:
-            elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM_UTF8))
+            elements = array_of(_whole(path, "a JSON array", advice=": use JSON lines").removeprefix(BOM_UTF8))
             if elements is None:
                 raise UnreadableFile(path, "a JSON array that is damaged or cut short")
             yield from batches_of_records(elements, self.paths)

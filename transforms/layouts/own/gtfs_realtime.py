@@ -165,7 +165,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
         except (DecodeError, IndexError):
             break
         if offset + size > len(data) or data[offset : offset + 1] != _FIRST_TAG:
-            break  # no lengths stand between: the data is one message
+            break  # no message with its header first: what was read is no length, and the data is one message
         messages.append((offset, offset + size))
         offset += size
     ranges, header_s = (messages if messages and offset == len(data) else [(0, len(data))]), None

@@ -146,7 +146,7 @@ class _Feed:
         name = tag.rpartition("}")[2]  # without the namespace
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
-        if self._at_vehicle:  # an activity is open, from this depth on: paths of fields begin there
+        if self._at_vehicle:  # an activity is open: columns' paths begin at this depth; deeper ones match none
             self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _MOST_DEPTH]))
             if self._field is not None:
                 self._row[self._field] = ""
