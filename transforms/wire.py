@@ -141,7 +141,7 @@ def split(
     pane_and_shard = pane_us + observations.vehicle % shards if shards > 1 else pane_us
     vehicle, event_us, slot_start_us, lat_e7, lon_e7, value, _ = observations
     events = Events(vehicle, event_us - slot_start_us, lat_e7, lon_e7, cell, value)
-    for first, chosen in _runs(pane_and_shard):
+    for first, chosen in _runs(pane_and_shard):  # first row, and all rows, of each pane and shard
         pane_start_s, shard = divmod(int(pane_and_shard[first]), S_US)
         data, slot_s = pack_events(events.take(chosen), packing), int(slot_start_us[first]) // S_US
         yield PackedEvents((slot_s, shard), data, rows=len(vehicle[chosen]), pane_s=pane_start_s)

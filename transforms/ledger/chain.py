@@ -255,7 +255,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
         if signature and not head.is_signed():
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
         return False
-    check_unsigned(remembered, of_accounts(db), signature)
+    check_unsigned(remembered, of_accounts(db), signature)  # raises if an entry says that the head is signed
     hash_now = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered["sequence"])).scalar()
     if hash_now != remembered["hash"]:
         raise LedgerError(

@@ -173,7 +173,7 @@ class Ledger:
             failpoint("before-commit")
             return recorded
 
-        recorded = self._write(account, write, failing="after-commit")
+        recorded = self._write(account, write, failing="after-commit")  # failing: a failpoint
         self.check_head()  # of two copies of a ledger that recorded at once, only one advanced the head
         return recorded
 
@@ -333,7 +333,7 @@ class Ledger:
             try:
                 with self._transaction() as db:
                     return work(db)
-            except _Passing:
+            except _Passing:  # a transient error
                 time.sleep(wait_s)
         with self._transaction() as db:
             return work(db)

@@ -57,14 +57,14 @@ def record_units(units: Sequence[Unit], account: LedgerAccount, count: Count) ->
     except PeriodClosed:
         count(counters.MISSED, len(units))
         return []
-    except OSError as error:  # only the head file is written without the database, and after it
+    except OSError as error:  # of the head file, written after the commit: units are recorded, not published
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
     for unit, sequence in zip(record.units, record.sequences, strict=True):
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot(units=[], sequences=[]))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    count(counters.NEW + record.units[0].period, record.new)
+    count(counters.NEW + record.units[0].period, record.new)  # a counter per period
     count(counters.UNITS_CHANGED, record.changed)
     count(counters.UNITS_REDRAWN, record.redrawn)
     return list(by_slot.values())

@@ -126,7 +126,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     wanted: debits by period; those of recorded units count already. In order: a period that fits counts for the next.
     """
     limit = limit_in_force(db, account, limit)
-    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))
+    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))  # also of days in one span with them
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}

@@ -247,7 +247,7 @@ def speed_counts(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     shares = SpeedShares(
         reports=speed.size,
         below_zero=int((speed < 0).sum()),
-        above_bound=int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
+        above_bound=int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),  # in the feed's unit
         commonest=int(repeats.max(initial=0)) if repeats.sum() > 1 else 0,  # a single row repeats nothing
         moving=int(moves.sum()),
         standing=int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),

@@ -118,7 +118,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     degrees = np.array([_degrees_of(feature, number) for number, feature in enumerate(features, 1)])
     west, south, east, north = shapely.bounds(degrees).T  # nan for an empty one, for which comparisons are False
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
-    for number in _first_number(~on_earth):
+    for number in _first_number(~on_earth):  # of the first such feature, if any; so below
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
     middle = ((south + north) / 2).tolist()  # latitudes: a degree of longitude is shorter by their cosine
     scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])

@@ -67,7 +67,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         **{name: str(getattr(stage, name)) for name in ("share", "spread", "bound_kmh", "alpha", "exponent")},
         "step_kmh": str(laid.step_kmh),
         "counts_public": stage.counts_public,
-        "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],  # of budgets
+        "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],  # parts of budgets
         "hours": list(laid.hats.hours),
         "rests_on": laid.rests_on,
         "centres": _packed(laid.of_cells.astype("<u2").tobytes()),  # centres of cells' HATs, in 0.01 km/h

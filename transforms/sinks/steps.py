@@ -94,5 +94,5 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
                     Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value
                     for value in values
                 )
-                typed = kind.user_type(*fields)
+                typed = kind.user_type(*fields)  # Beam's NamedTuple of the schema
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))

@@ -204,7 +204,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return
         table = wire.unpack_tally(filter(None, tallies), self.release.columns)  # without heartbeats
-        try:
+        try:  # stage by stage: each reads the tallies, and `_recorded` records it before the next is drawn
             yield from release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         except MustStop as stop:
             if not self.in_stream:

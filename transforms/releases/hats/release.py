@@ -131,7 +131,7 @@ def _estimates(released: Sequence[Released]) -> Estimates:
     indexed_estimates: list[tuple[list[int], Estimates]] = []
     for name, indices in by_mechanism.items():
         integers, plans = ([getattr(released[index], column) for index in indices] for column in ("integers", "plan"))
-        indexed_estimates.append((indices, stored_estimates(name, integers, plans, MISS)))  # of 95 % intervals
+        indexed_estimates.append((indices, stored_estimates(name, integers, plans, MISS)))  # MISS: 5 %, of intervals
     if len(indexed_estimates) == 1 and len(indexed_estimates[0][0]) == len(released):  # in order already
         return indexed_estimates[0][1]
     return Estimates.placed(len(released), indexed_estimates)

@@ -85,7 +85,7 @@ def day_estimates(
     posterior = models.estimate(days_back)
     shown = with_coarser(models, posterior, float(policy.value.standard.upper))  # HATs' numbers, then parents'
     parents = np.array(parent_texts(policy.region))  # (cells,), the name of each one's parent
-    is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
+    is_declared = policy.fleet.profile != Profile()  # by the default one numbers of vehicles are unreliable
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number, its bounds
     estimates = hat_estimates(shown.estimates).with_columns(ABOUT_COLUMNS, (*vehicles, STATUS_NAMES[status]))
     parent = np.where(shown.estimates.status == Status.PARENT, parents[:, None], "")
@@ -224,15 +224,16 @@ def place_product(
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        deviations = places.fit.day_variances[:, None]  # of a place's day around its usual one
+        variances_around = places.fit.day_variances[:, None]  # of a place's day around its usual one
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # the maximum: lest it divides by 0
             # Means over `Field`'s equally likely numbers; at least 1 / 20, lest the variance becomes infinite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
-            deviations = np.maximum(deviations, PRIOR_SPREAD.of(vehicles))  # no less than a day's
+            of_means = PRIOR_SPREAD.of(vehicles)  # variances of means of so many vehicles, guessed for any city
+            variances_around = np.maximum(variances_around, of_means)  # no less than a whole day's
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
-        variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
+        variances = places.fit.variances[:, None] + cell_variances[cell] + variances_around
     result = _place_estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
@@ -251,8 +252,8 @@ def _place_estimates(
 ) -> HatEstimates:
     """Gives places' values, (places, times), intervals and status; withholds those of cells held back.
 
-    A place is OK if its interval is narrow and its weight, at its lower bound, is of enough vehicles; else PARENT where
-    its cell is OK, else UNRELIABLE. cell_numbers: of each place's cell, (places, times).
+    A place is OK if its interval is narrow and its weight, at its one-sided 95 % bound (Z90), is of enough vehicles;
+    else PARENT where its cell is OK, else UNRELIABLE. cell_numbers: of each place's cell, (places, times).
     """
     sd = np.sqrt(variances)
     half = Z95 * sd
@@ -330,12 +331,12 @@ def distribution_columns(
     shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
     # Last axes of `Field`: equally likely numbers of vehicles.
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times, classes); (cells, times)
-    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
+    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)  # the latter: of the vehicles there
     result = quantiles(posterior, shares, TARGETS, mean_variances, visits)
     percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
     _, lower, upper = percentiles  # (TARGETS, cells, times) each; the last target's interval is the widest
     vehicles = published(groups, upper_kmh).vehicles
-    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval without data
+    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval by its prior sd
     # A vehicle counts in each of its HATs of a group, `repeats` times.
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)

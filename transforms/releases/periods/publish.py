@@ -96,7 +96,7 @@ def _columns(
 
     slots_of_rows: indices of slots. before, after: columns before and after the estimates' optional ones.
     """
-    unit = policy.value
+    unit = policy.value  # `shown`, `width`: convert values, and widths of intervals, to it
     matrices = (estimates.value, estimates.lower95, estimates.upper95, estimates.sd)  # (cells, slots)
     value, lower, upper, sd = (matrix[:, slots_of_rows].T.ravel() for matrix in matrices)
     columns = {name: matrix[:, slots_of_rows].T.ravel() for name, matrix in estimates.optional.items()}

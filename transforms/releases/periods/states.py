@@ -151,7 +151,7 @@ class StateSource:
 def _fitted(source: StateSource) -> Learned:
     """Fits all periods; most are folded into a state that is stored on disk.
 
-    Whole multiples of `least_recent` periods are stored, from two on: the file changes seldom. If it is None, nothing.
+    Whole multiples of `least_recent` periods are stored, from two on: the file changes seldom. With None nothing is.
     """
     policy, periods, step = source.policy, len(source.periods), source.least_recent
     state = empty = _empty_state(policy.region, facts_of(policy.fleet), step, policy.trips)
@@ -159,7 +159,7 @@ def _fitted(source: StateSource) -> Learned:
         folded_periods = periods // step * step
         file, digest = policy.cache_file, source.digests[folded_periods]
         stored = None if file is None else file.read()  # number: of its periods; rests_on: their digest
-        state = _newest_known(source, folded_periods, stored, empty)
+        state = _newest_known(source, folded_periods, stored, empty)  # of at most so many periods, in memory or file
         if state.days < folded_periods:
             for day in source.days(state.days, folded_periods):
                 state = add_day(state, day)
@@ -168,7 +168,7 @@ def _fitted(source: StateSource) -> Learned:
         is_right = stored is not None and (stored.number > folded_periods or stored.rests_on == digest)
         if file is not None and not is_right:
             older = Folded(state.older, state.start)
-            folded = msgspec.msgpack.encode(older, enc_hook=lambda x: (x.dtype.str, x.shape, x.tobytes()))
+            folded = msgspec.msgpack.encode(older, enc_hook=lambda x: (x.dtype.str, x.shape, x.tobytes()))  # arrays
             file.write(StoredState(VERSION, digest, state.days, folded))
     for day in source.days(state.days, periods):
         state = add_day(state, day)
@@ -216,7 +216,7 @@ def stage_values(released: ReleasedStage, fleet: Fleet, *, is_live: bool = False
     stage = released.stage
     typical_weight = slot_weight(stage, fleet.profile) if is_live else vehicle_weight(stage, fleet)
     # A clip of speeds lowers weights as well. The model expects what the usual bound leaves; a wider one leaves
-    # `weight_gain` times that. No clip lowers exact weights or counts of vehicles; a live slot's does it less.
+    # `weight_gain` times that. Exact weights and counts of vehicles aren't clipped; a live slot's less: not corrected.
     if not (is_live or stage.counts_public or stage.counts_vehicles):
         typical_weight *= weight_gain(stage.bound_kmh)
     levels = tuple(
