@@ -144,7 +144,7 @@ def check_clock(topic: Topic) -> None:
             raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
         LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
         return
-    if setting not in (None, BROKERS):  # None: the broker gives no value
+    if setting not in (None, BROKERS):  # LogAppendTime; None: the broker gives no value
         raise KafkaSourceError(
             f"{topic} has {SETTING}={setting}: producers set the messages' times; where counts are secret, other "
             f"vehicles' reports could then decide whether a delayed one counts. Set {SETTING}={BROKERS} on the topic; "

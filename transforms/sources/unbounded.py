@@ -211,7 +211,7 @@ class _WatchFolder(beam.DoFn):
         try:
             with os.scandir(element) as entries:
                 listing = {entry.name: entry for entry in entries}
-            # Where times of arrival decide lateness, they are the kernel's: producers cannot set change times.
+            # Where files' own times decide lateness, they are the kernel's: producers cannot set change times.
             new_names = listing.keys() - read_names
             arrived_ms = {name: _at_ms(listing[name], by_kernel=rule.by_own_times) for name in new_names}
         except OSError as error:  # an outage is not silence: nothing is promised

@@ -144,7 +144,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
             raise UnreadableFile(path, f"column {column!r} has no time zone: name it as input.time_zone")
         if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
             raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
-    texts = [  # read as dictionaries, which Arrow cannot where a chunk has an encoding by deltas
+    texts = [  # not nested; read as dictionaries, which Arrow cannot where a chunk has an encoding by deltas
         column
         for column in dict.fromkeys(columns)
         if schema.get_field_index(column) >= 0
@@ -176,7 +176,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     kind = parquet.schema.column(_leaves(parquet, {value_column})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
     width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, 16)  # 16: of a text
-    most_rows = SPEED_BYTES // width
+    most_rows = SPEED_BYTES // width  # SPEED_BYTES: most of a group's values
     if max(rows, default=0) > most_rows:
         raise UnreadableFile(path, f"a row group of more than {most_rows} rows: write smaller ones")
     sizes = (sum(chunk.total_uncompressed_size for chunk in group) for group in _groups(parquet, {*others}))
