@@ -355,7 +355,7 @@ class SpanLimits(Limit):
 
 
 def limit_of(text: str) -> Limit:
-    """Reads a limit or a bare epsilon. Raises ClaimError.
+    """Reads a limit or a bare epsilon. Raises ClaimError, ValueError or ArithmeticError.
 
     >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").describe()
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'

@@ -37,9 +37,10 @@ class BoundedEngine(Protocol):
         """Whether all steps run in this process."""
 
     def run(self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Watch) -> Finished:
-        """Runs the pipeline of `build` until it ends.
+        """Runs the pipeline of `build` to its end.
 
-        Raises a step's StepError, LedgerError or AccountRefusal, else EngineError. An interrupt ends the job.
+        Returns its last counters, and texts. watch: called with the counters so far. An interrupt ends the job. Raises
+        a step's StepError, LedgerError or AccountRefusal, else EngineError.
         """
 
 

@@ -126,7 +126,7 @@ def _pattern(variances: strategy.Variances) -> float:
 
 
 def _log_weight_sds(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    """Yields standard deviations of days' log weights, first day first.
+    """Yields standard deviations of days' log weights, in order.
 
     Public facts leave a day its own variance, and one `common` to all days: of the share that clips retain, and of
     the declared fleet unless vehicles are counted. Each day's release makes the common one smaller.

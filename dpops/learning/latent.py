@@ -261,7 +261,7 @@ class SpeedField(LatentField):
         values: posterior means of each day, (cells, slots).
         weights: expected ones of each day's HATs, (cells, slots), whose totals sums of speeds correct by "doubt".
         traffic: the field's regressor of that name on each day, (cells, slots).
-        spread: learned variances of HATs' means around the field.
+        spread: learned variances of HATs' means around the field: `vehicle`, over the number of vehicles, and `floor`.
         one_weights: weight of one vehicle in a HAT, (days,).
         stack, wide: rows of observations, and the first of them that touches most cells (see `LatentField`).
     """
@@ -357,12 +357,13 @@ class SpeedField(LatentField):
         return LinearData.of(rows, np.concatenate([np.zeros(0), *values]), precisions, self.wide)
 
     def _learn_spread(self, data: LinearData) -> None:
-        """Takes a Fisher scoring step of the spread's log variances, of prior sd FLEET_SD.
+        """Takes a Fisher scoring step of the spread's two log variances.
 
-        Rows are scaled to variance 1, of which `slopes` are derivatives by log variances, (2, rows). A squared residual
-        is expected to be 1 less the leverage (the part of the variance that the fit takes up): `excess` is the
-        difference. A Gaussian score is half the slopes times it. Residuals vary by 1 less the leverage, so the Fisher
-        information has its square. Neither variance falls below its prior, as releases hardly tell them.
+        Their prior deviation is FLEET_SD. Rows are scaled to variance 1, of which `slopes` are derivatives by log
+        variances, (2, rows). A squared residual is expected to be 1 less the leverage (the part of the variance that
+        the fit takes up): `excess` is the difference. A Gaussian score is half the slopes times it. Residuals vary by 1
+        less the leverage, so the Fisher information has its square. Neither variance falls below its prior, as releases
+        hardly tell them.
         """
         posterior, prior = self.posterior, VehicleSpread()
         leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # below 1, which samples may exceed

@@ -97,7 +97,7 @@ class PlaceSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """Facts of places from their cells and maps, (places,) each.
+    """Facts of places from cells and maps, (places,) each.
 
     values: mean speeds of their cells, km/h. expected: weights on a usual day by their cells' traffic, above 0. sizes:
     of segments of streets, which vehicles pass in full, so that they report more on long and on slow ones; else None.

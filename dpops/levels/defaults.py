@@ -29,7 +29,7 @@ class Profile:
     reports: int | None = None  # in a HAT; None: not declared
 
     def touched(self, name: str) -> int:
-        """Estimates how many of a level's groups a vehicle-day touches."""
+        """Estimates a level's groups that a vehicle-day touches."""
         place, time = LEVELS[name]
         if place == CITY:
             return (1, self.parts, self.hours, self.hours)[time]  # by DAY, PART, HOUR, SLOT
@@ -47,14 +47,14 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsOnly:
-    """Public facts that plans may use where counts are secret."""
+    """Public facts for plans where counts are secret."""
 
     hats: PublicHats
     fleet: Fleet
 
     @property
     def usual_vehicles(self) -> float:
-        """Expected vehicles in a HAT, if all HATs are alike."""
+        """Expected vehicles in a HAT, if all are alike."""
         return self.fleet.vehicles * self.fleet.profile.hats / self.hats.size
 
 

@@ -81,7 +81,7 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)  # clip of a vehicle's
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """Makes the stage that a period's live slots share (docs/released.md).
+    """Makes the stage of a period's live slots (docs/released.md).
 
     epsilon: the period's total. share: of it; by default as in _DEFAULTS.
     """

@@ -94,7 +94,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Level:
-    """Grouping of HATs, with its shares of a stage's budget.
+    """Grouping of HATs, with shares of a stage's budget.
 
     speed_share, weight_share: of the budget of speeds and of weights; each adds up to 1 over the levels of a stage.
     """

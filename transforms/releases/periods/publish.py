@@ -75,7 +75,7 @@ def estimates_of_product(
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]  # of the rows
     product_column = {"product": [product] * len(times)}
     of_places = {name: [*column] * len(spans) for name, column in by_place.items()}
-    # Columns before and after the estimates' optional ones: files have "product" first, those of places among the last.
+    # Columns before and after the optional ones: "product" comes first in files of cells, but later in those of places.
     before, after = ({}, product_column | of_places) if by_place else (product_column, {})
     hats = _columns(estimates, list(spans), names, policy.on(slots[0].period), before, after)
     geometries = dict(zip(names, grouped.geometries, strict=False))  # none of H3 cells

@@ -51,6 +51,7 @@ class VectorRelease:
     def of(cls, request: Request) -> Self:
         """Creates the release of a specification."""
         policy = request.options.policy(request.spec_id, request.region or (), request.value, request.digest_key)
+        # The model's state is cached in a signed file; no result depends on it.
         state_file = StateFile.of_head(request.account.head, request.spec_id, request.account.signature)
         return cls(replace(policy, cache_file=state_file), request.slots, request.zone)
 
