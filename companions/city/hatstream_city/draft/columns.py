@@ -113,7 +113,7 @@ def drafted_columns(
     if drafted.missing:
         return drafted
     track = motion.track_of(drafted.units("UTC"), times, arrays[names["lat"]], arrays[names["lon"]])
-    vehicle = _with_operator(arrays, names["vehicle"], track)
+    vehicle = _with_operator(arrays, names["vehicle"], track)  # a pair of columns if operators share ids
     ids = motion.array_of(arrays, vehicle)
     comes_once = len(np.unique(motion.codes_of(ids))) == len(ids)  # no vehicle has a second row
     rows = track.positions(ids)

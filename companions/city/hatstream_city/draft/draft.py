@@ -98,6 +98,7 @@ def draft(
     facts: dict[str, Any] = {"name": name, "origins": origins, "stem": stem or name, "feed": feed, "town": town}
     facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "vehicles": vehicles}
     facts |= {} if feed is None else _columns(feed, headed=streets)
+    # `lists` are files of ids, `files` those of the map and of the hours with trips.
     files = {} if town is None else town.lists(stem or name) if keyed else town.files(stem or name)
     warnings = ("No sample was given: [input] is a guess.",) if feed is None else _sentences("warnings.txt", facts)
     warnings = (*(() if town is None else town.left_out), *warnings)

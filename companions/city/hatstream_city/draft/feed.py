@@ -259,7 +259,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
         return drafted
     names: dict[str, motion.Column] = dict(zip(notation.FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
-    if not _share_of(columns.get(str(names["speed"]), ())):  # no report has a speed
+    if not _share_of(columns.get(str(names["speed"]), ())):  # 0: no report has a speed
         del names["speed"]
     has_choices = own.form not in ("csv", "json")  # but XML or protocol buffers
     if has_choices:  # several fields may name the vehicle: the first that most reports have

@@ -70,10 +70,10 @@ def counted(paths: Sequence[str], sample: Sample, columns: DraftedColumns, zone:
                 if rows_before < rows and len(paths) > 1:  # of several files only the first batch with rows
                     is_cut = True
                     break
-                ids, *fields = (batch.table.column(name) for name in FIELDS[:4])
+                ids, *fields = (batch.table.column(name) for name in FIELDS[:4])  # vehicle, time, lat and lon
                 vehicles, track = vehicle_ids(ids), track_of(source.units, *fields)
                 fits = track.fits & ~(vehicles.missing | vehicles.bad)
-                if not rows and batch.rows:
+                if not rows and batch.rows:  # the first rows stand for all
                     usable, malformed = float(fits.mean()), batch.refused.get("malformed", 0)
                 days = _local_days(track.us[fits], zone)
                 for day, code in np.unique(np.stack([days, vehicles.code[fits]]), axis=1).T.tolist():

@@ -89,6 +89,7 @@ def read_sample(path: str) -> Sample:
         columns, decimal = (sample.columns, None) if sample.own else with_points(sample.columns)
         return replace(sample, columns=columns, options={**sample.options, **({"decimal": decimal} if decimal else {})})
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
+        # _RULES: what is wrong, by a pattern of the first bytes; the last one fits all.
         rule = next(rule for pattern, rule in _RULES if re.match(pattern, data.removeprefix(codecs.BOM_UTF8).lstrip()))
         raise InputError(f"{shown}: {rule}") from None
 

@@ -170,7 +170,7 @@ def read_gtfs(path: Path) -> Gtfs:
             with _opened(path, f"{name}.txt") as file:
                 line = file.readline(1 << 16).decode("utf-8-sig")
                 file.seek(0)
-                table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), needed + others)
+                table, bad_rows = _table(_Utf8(file), next(csv.reader([line])), needed + others)  # raises if not UTF-8
         except FileNotFoundError:
             if needed:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None

@@ -129,7 +129,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         "trip_id": _ids(feed, "trips", trips),
         "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],  # but for ids with the mark
     }
-    hours, served_hours = hours_table(feed, calendar, cells, passages, stop_cells)
+    hours, served_hours = hours_table(feed, calendar, cells, passages, stop_cells)  # a CSV, and its hours of cells
     return Town(
         origin=path.name,
         zone=zone,

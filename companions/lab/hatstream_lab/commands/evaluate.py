@@ -122,7 +122,7 @@ def epsilons_option(name: str, default: str, help: str) -> Callable[[Any], Any]:
             try:
                 epsilon = Fraction(text_of_epsilon)
             except (ValueError, ZeroDivisionError):
-                epsilon = Fraction(0)
+                epsilon = Fraction(0)  # no number: refused below
             if not Fraction(1, 10**6) <= epsilon <= 10**6:
                 raise UsageError(f"{name} needs numbers from 1e-6 to 1e6; {text_of_epsilon!r} is not one")
         return epsilons
@@ -322,7 +322,7 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
     from hatstream_local.fusion.fuse import nothing_usable, read_telemetry
     from hatstream_local.specification import load_fusion
 
-    pool = None  # accepted speeds of the telemetry, scaled to [-1, 1]
+    pool = None  # accepted speeds of the telemetry, scaled to [-1, 1]; key=None below: no id is used
     if feed is not None:
         _, pool, refused = read_telemetry(load_fusion(feed.spec_path), feed.pattern, key=None, progress=lambda *_: None)
         if not pool.size:

@@ -214,7 +214,7 @@ def _draw_day(
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
-    # Which vehicles drive in which hours, (vehicles, hours), and then which cells each visits.
+    # Which vehicles drive in which hours, (vehicles, hours), by _HOURLY, usual shares; then which cells each visits.
     is_driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
     if city.night is not None:  # the first `night` vehicles drive all night, the others do not
         is_driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
@@ -298,7 +298,7 @@ def drawn(seed: int) -> MadeUp:
         uneven_kmh=float(rng.uniform(0.2, 0.8)) * district_kmh,  # of a cell around its neighbours
         slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,  # slowdown where e times as many go
         steep=float(rng.uniform(0.8, 3)),  # how fast traffic falls off from the centre
-        apart_kmh=district_kmh,
+        apart_kmh=district_kmh,  # of districts
         reporting=float(_log_uniform(rng, 1, 800)) / (visits * 3.3),  # 1 to 800 reports an hour: a usual visit has 3.3
         lasting_kmh=float(rng.uniform(0, 3)),  # of a cell's hour, the same on every day
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,

@@ -2,7 +2,7 @@
 
 Counted rows (`counted`) are of a vehicle in a HAT or place: its `reports`, and `sums` of their speeds in grid steps, by
 `period` (a date), `slot` (its number in the day) and `cell`. `tables`: those of a specification's TOML; releases
-are by levels, or HAT by HAT. `report(phase, done, total)` shows progress.
+are by levels, or HAT by HAT. MEAN: the table of a mean by levels. `report(phase, done, total)` shows progress.
 """
 
 import tomllib

@@ -1,7 +1,8 @@
 """Measures errors of mechanisms on telemetry; not private.
 
 A HAT's `Totals` are its vehicles' counts of reports and sums of speeds, after the cap; its truth is before the cap.
-Contenders are mechanisms at an epsilon, with a plan for each HAT, or the constant city mean.
+Contenders are mechanisms at an epsilon, with a plan for each HAT, or the constant city mean. The one OF_VEHICLES
+releases the mean of vehicles' means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,7 +65,7 @@ class Contender(NamedTuple):
 def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> TrueHats:
     """Counts HATs of files: totals after the specification's cap, truth before it."""
     base, spec = tables_of(spec_path), load(spec_path)
-    tables = hat_tables(base)
+    tables = hat_tables(base)  # a specification of releases HAT by HAT, without a cap
     uncapped = count_days(load(tables), pattern, dates, report=report)
     names = ("composition", "max_cells", "max_samples") if spec.privacy.cap else ()  # entries that cap a vehicle
     cap = {name: value for name, value in base["privacy"].items() if name in names}

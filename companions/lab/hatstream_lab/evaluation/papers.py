@@ -67,7 +67,7 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
         speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
         shift += MEAN_KMH - speeds.mean()
         stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
-    # In the larger sets speeds are independent of their users; the first alone stands for a real feed.
+    # Sets that are the same in every run. In the larger ones speeds are independent of users; the first is like a feed.
     return [
         fixed("itms-like", base, np.clip(shift + stretch * raw, 0, UPPER_KMH)),
         fixed("samples-x10", samples, _clipped_normal(rng, int(samples.sum()))),
@@ -330,7 +330,7 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
     """
     names = list(dict.fromkeys(row["data"] for row in table.rows))
     for name in names:
-        is_comparable = is_exact or name in REDRAWN
+        is_comparable = is_exact or name in REDRAWN  # sets that are the papers' own even if generated
         note = (
             "measured ± its standard error (reference figure); ! differs by more than 4 standard errors of both and "
             "half a unit of the last digit"

@@ -3,6 +3,7 @@
 Truth is the mean of all reports of a group, from counted rows, each of a vehicle in a HAT. Estimates are causal (by
 releases until then), whole (by all days') or forecasts. An interval holds if the truth lies inside; `ok` is the status
 of usable rows. `Mean.of(values, weights)` is a figure that is averaged over runs, `Worst` the largest of them.
+Figures of errors: "hats", a mean over HATs, "rows", over reports. `table.where(..)` takes a label, or each of a tuple.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -224,6 +225,7 @@ def tables(table: Table) -> Iterator[RichTable]:
     by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")
     series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]
     percentile_rows = table.where(part="percentiles")
+    last_day = max((row["day"] for row in percentile_rows.rows), default=1)
     parts: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {
         "mean absolute error of learned estimates, km/h": (
             errors,
@@ -255,9 +257,9 @@ def tables(table: Table) -> Iterator[RichTable]:
             ["learned", "shown", CONSTANT, "ok", "held"],
         ),
         f"percentiles where {FROM_VEHICLES} vehicles and more passed, km/h": (
-            percentile_rows.where(day=(1, max((row["day"] for row in percentile_rows.rows), default=1))),
+            percentile_rows.where(day=(1, last_day)),  # these two days alone
             "constant: error of the whole feed's own percentile. held: share of intervals that hold the truth.",
-            (*LABELS, "product", "percentile", "day"),
+            (*LABELS, "product", "percentile", "day"),  # held_ok, below: the share held of those with status ok
             {name: name.replace("_", " ") for name in ("error", CONSTANT, "held", "half_width", "ok", "held_ok")},
         ),
     }

@@ -3,6 +3,7 @@
 Values v lie in [-1, 1]. `reports.values` are raw, (services, users), NaN where missing; `unbiased` turns them into
 estimates of v, whose variance is affine in v^2. Shares, (buckets,), are of users by bucket of values; `point` is an
 `Evaluation`: the log-likelihood of all reports at some shares, its gradient, and its curvature, the negative Hessian.
+It is per user, so shares @ gradient is 1: the multiplier of the constraint that shares sum to 1.
 """
 
 import math
@@ -209,19 +210,20 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     return Distribution(shares, point.log_likelihood, gap, step, converged=False)
 
 
-def smooth(columns: Float64s) -> Float64s:
-    """Smooths the first axis by (1, 2, 1)/4, at ends by (2, 1)/3."""
-    result = columns / 2
-    result[1:] += columns[:-1] / 4
-    result[:-1] += columns[1:] / 4
-    result[0] = (2 * columns[0] + columns[1]) / 3
-    result[-1] = (2 * columns[-1] + columns[-2]) / 3
+def smooth(by_bucket: Float64s) -> Float64s:
+    """Smooths the first axis, buckets, by (1, 2, 1)/4, at ends by (2, 1)/3."""
+    result = by_bucket / 2  # shares, (buckets,), or their derivatives, (buckets, buckets)
+    result[1:] += by_bucket[:-1] / 4
+    result[:-1] += by_bucket[1:] / 4
+    result[0] = (2 * by_bucket[0] + by_bucket[1]) / 3
+    result[-1] = (2 * by_bucket[-1] + by_bucket[-2]) / 3
     return result
 
 
 def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Evaluation) -> tuple[Float64s, Evaluation]:
     """Halves the step from `shares` to `goal` until the likelihood rises enough."""
-    slope = float((point.gradient - 1) @ (goal - shares))  # less 1, the gradient of their sum, which is to stay 1
+    # Rise for a full step. `goal` need not sum to 1: the division by a trial's sum takes shares @ gradient, 1, off.
+    slope = float((point.gradient - 1) @ (goal - shares))
     step_length = 1.0
     while step_length > _SHORTEST_STEP:
         trial = shares + step_length * (goal - shares)

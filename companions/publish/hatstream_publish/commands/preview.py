@@ -53,7 +53,7 @@ def preview(folder: Path, port: int, as_json: bool) -> int:
     Example:
       hatstream preview public
     """
-    refuse_secrets(folder)
+    refuse_secrets(folder)  # ledgers and keys
     try:
         server = ThreadingHTTPServer((HOST, port), partial(_Files, directory=str(folder.absolute())))
     except OSError as error:

@@ -1,9 +1,9 @@
 """Builds and updates a published folder as static site.
 
 An edition is the folder's state after an update. Files are staged by `update.put`, which reports changed ones, and
-moved at the end; `results` are rows by product. Stamps tell versions of result files apart: what depends on files with
-equal stamps is reused. A pointer, LATEST, names the newest files. Following: kept current by further updates.
-`shown` rounds an epsilon up.
+moved at the end; `results` are rows by product, HATS of slots, OF_DAYS of whole days. Stamps tell versions of result
+files apart: what depends on files with equal stamps is reused. A pointer, LATEST, names the newest files. Following:
+kept current by further updates. `shown` rounds an epsilon up. `with_days` puts days' rows where slots lack a place's.
 """
 
 import hashlib
@@ -94,7 +94,7 @@ class Site:
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
-        results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}
+        results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}  # hours with a trip
         if self.files.skipped and not self.follows:  # `follow` reports them, and goes on without
             path, why = next(iter(self.files.skipped.items()))
             raise InputError(f"{path}: {why}")

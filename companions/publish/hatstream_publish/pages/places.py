@@ -157,7 +157,7 @@ def _shape(feature: str, geometry: Any) -> DrawnShape:
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _GEOMETRIES:
         raise InputError(f"{feature}: its shape must be one of {', '.join(_GEOMETRIES)}; it is {kind[:20]!r}")
-    drawn, depth = _GEOMETRIES[kind]
+    drawn, depth = _GEOMETRIES[kind]  # LINE or AREA; number of lists around lists of positions
     try:
         rings = _flat(geometry["coordinates"], depth)
     except (KeyError, TypeError, ValueError, IndexError):

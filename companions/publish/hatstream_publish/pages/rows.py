@@ -2,7 +2,7 @@
 
 A row is of a slot and a place; the column "cell" has the place's id, an H3 cell or not. Tables are by product: "hats"
 has rows of slots, "days" of whole days, those of places begin with "place-". A row of status "parent" shows the value
-of the coarser cell, its area.
+of the coarser cell, its area. `with_trips` leaves out hours of a place without a trip by the timetable.
 """
 
 from __future__ import annotations
