@@ -132,7 +132,7 @@ def split(
 ) -> Iterable[PackedEvents]:
     """Splits a batch by slot, pane and vehicle shard.
 
-    cell: of each event. pane_s: length of a slot's panes; None: a slot is one pane.
+    cell: of each event. pane_s: length of a slot's panes; None: a slot is one pane. packing: Arrow's.
     """
     pane_us = observations.slot_start_us
     if pane_s is not None:

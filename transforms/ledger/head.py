@@ -91,7 +91,7 @@ class Head:
                 raise LedgerError(f"account {account!r} was just opened in another ledger: name it with --ledger")
             ledgers = dict(self.read_all())
             entry = ledgers.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
-            if self._key and entry.get("is_unsigned"):  # `vouch` signed an older version's own file before
+            if self._key and entry.get("is_unsigned"):  # an older version's own head was signed by now
                 raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
             accounts = sorted({*entry["accounts"], account})
             if sequence <= entry["sequence"]:

@@ -99,12 +99,13 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         refuse("bad-position", ~(lat.valid & lon.valid))
         refuse("latitude-range", np.abs(lat.values) > 90)
         refuse("longitude-range", np.abs(lon.values) > 180)
-        lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
+        lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)  # clipped to these bounds
         refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
         if rules.bbox is not None:
             refuse("outside-bbox", ~in_box(lat_e7, lon_e7, rules.bbox))
     else:
-        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(refuse, table, rules.keys)  # a key's number
+        lat_e7 = np.full(table.num_rows, BY_KEY)  # which says that the longitude is a key's number
+        lon_e7 = _check_keys(refuse, table, rules.keys)
     if rules.no_value:
         with np.errstate(over="ignore"):  # a value that float32 cannot hold is none of `no_value`
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))

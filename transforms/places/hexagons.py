@@ -99,7 +99,7 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     allocated = room_of(bounds, resolution)  # cells, (polygons,): of a thin diagonal polygon many more than are in it
     if allocated.max(initial=0) > MOST_ROOM or allocated.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
-    check_comparisons(cells, np.array([sum(map(len, rings)) for rings in polygons], np.int64))
+    check_comparisons(cells, np.array([sum(map(len, rings)) for rings in polygons], np.int64))  # of cells and corners
     inside = [h3_arrays.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
     return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *inside])).tolist())
 

@@ -176,7 +176,7 @@ def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
         cell, row, apart_m, bearing = _cells_of(part, twin[rows])
         chunks.append((cell, rows[row].astype(np.int32), apart_m, bearing))  # narrow until sorted: there are millions
         if order.size > AT_ONCE:
-            report(first + rows.size, order.size)
+            report(first + rows.size, order.size)  # progress: shapes done, of how many
     cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
     order = np.lexsort((place, apart_m, cell))
     return NearPairs(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))

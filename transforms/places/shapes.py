@@ -1,7 +1,7 @@
 """Public places from GeoJSON shapes, as fine H3 cells.
 
 A feature is a place. Messages number features from 1. H3 takes room, and compares positions, to fill areas with cells:
-both are bounded before. A line's reach is how far from it a report may be.
+both are bounded before. A line's reach is how far from it reports may be. `report`: a callback of progress.
 """
 
 import math
@@ -86,7 +86,7 @@ def _read_places(
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
     fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
-    check_comparisons(area_m2 / fine_m2, shapely.get_num_coordinates(shapes.area))
+    check_comparisons(area_m2 / fine_m2, shapely.get_num_coordinates(shapes.area))  # raises for too many
     fine_cells = near.places_of_cells(near.near_pairs(shapes, report))
     coarse_cell = ancestors(fine_cells.cell, h3_int.get_resolution(region[0]))  # of each fine cell
     region_index = number_in(np.array(region, np.int64), coarse_cell)  # NOWHERE: outside the region, not counted below

@@ -54,7 +54,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         "places": None
         if differences is None
         else {
-            "differences": _packed(differences.steps.astype("<i2").tobytes()),
+            "differences": _packed(differences.steps.astype("<i2").tobytes()),  # as bounds of centres: in 0.01 km/h
             "lowest": differences.lowest,
             "highest": differences.highest,
             "slot_weights": list(differences.slot_weights),

@@ -63,7 +63,7 @@ def schema_of(names: Sequence[str], shape: Shape = PLAIN, optional: Sequence[str
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
-        for name in ((output.name,) if output.is_list else _names(output))
+        for name in ((output.name,) if output.is_list else _names(output))  # of a value and its bounds
     ]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []

@@ -103,7 +103,7 @@ def draw_releases(
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
         hat = tally.cell if len(facts.joint_slots_s) == 1 else packed_keys(tally.slot_s, tally.cell)
         reported = tally.take(np.argsort(packed_keys(hat, tally.vehicle)))
-        rows, share = divide(reported, facts.plan_count, policy.allocation)
+        rows, share = divide(reported, facts.plan_count, policy.allocation)  # share: with each HAT's epsilon
         ends = np.searchsorted(rows.slot_s, facts.joint_slots_s, side="right").tolist()
         for slot_s, stretch in zip(facts.joint_slots_s, starmap(slice, pairwise([0, *ends])), strict=True):
             label = f"{policy.spec_id}/{slot_s}/{shard}/"  # equal rows elsewhere have another digest
@@ -199,7 +199,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[_Slot
             ends = np.cumsum([with_users[number].cell.size for number in chosen]).tolist()  # of each slot's HATs
             for stat in policy.statistics:
                 epsilon, grid = by_slot[chosen[0]].epsilon * stat.share, policy.value.grid
-                needed = {field: hats.columns[column.name] for field, column in stat.columns(grid).items()}
+                needed = {field: hats.columns[column.name] for field, column in stat.columns(grid).items()}  # of Totals
                 hats_for_stat = replace(hats.hats, totals=Totals(hats.hats.totals.counts, **needed))
                 mechanisms, plans, integers = stat.mechanism.draw(hats_for_stat, grid, epsilon, noise)
                 for number, hats_of_slot in zip(chosen, starmap(slice, pairwise([0, *ends])), strict=True):

@@ -169,7 +169,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
             centres=laid.centres @ (slot_weights / slot_weights.sum()) * float(CENTRE_STEP_KMH),  # mean over slots
             weight_variance=level.weight_sd**2,
             speed_variance=level.speed_sd**2,
-            day_weight=laid.differences.day_weight,
+            day_weight=laid.differences.day_weight,  # the city's, relative to a usual day
             is_laplace=read.stage.kind == "laplace",
         )
         sums = sums.after(day)
@@ -191,7 +191,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     prior_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, policy.kind, places_a_cell)
     around = place_model.Around(
         values=cell_means,
-        expected=place_model.whole_weight(sums, prior_weight) * traffic / traffic.sum(),
+        expected=place_model.whole_weight(sums, prior_weight) * traffic / traffic.sum(),  # weights
         # Numbers of fine cells; places that are hexagons have no geometries, and are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
@@ -301,7 +301,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     forecast = models.forecast(np.array(sorted(hours), np.int64))  # below: averaged over hours, all slots in group 0
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
-    fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
+    fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)  # of a day, as declared
     posterior = learn_classes(sums, OfCells(weights, means, variances), edges, fleet_weight)
     return LearnedClasses(posterior, means, variances)
 

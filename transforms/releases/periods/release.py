@@ -99,7 +99,7 @@ class PeriodRelease(VectorRelease):
             unit = all_of(StageUnit, history.recorded[-1].units)[0]
             stage = bare_stage(unit)  # the newest recorded one
             if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
-                history.stop_once(unit, self.run)  # raises MustStop the first time: perhaps the wrong input
+                history.stop_once(unit, self.run)  # MustStop in the first run, and unattended ones
             if stage.number + 1 == stage.stages:
                 return []
         slots = self.slots[first_s].joint_slots_s

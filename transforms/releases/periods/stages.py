@@ -234,7 +234,7 @@ def drawn_facts(
         "slot_end": slots[-1].end,
         "unit": policy.value.unit,
         "plan": as_stored(stage),
-        "integers": release(sums, stage, noise).tolist(),
+        "integers": release(sums, stage, noise).tolist(),  # the sums with noise
         "digest": hmac.digest(policy.digest_key, prefix + exact, "sha256").hex(),
         "total": policy.on(slots[0].period).total,  # scaled to the period's share
     }
