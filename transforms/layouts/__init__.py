@@ -178,7 +178,7 @@ def _with_choices(
     is_table = isinstance(layout, base.MappedLayout)  # a table may have any further columns, a message type may not
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())  # columns that the field may have
-        names = () if column is None else _listed(column)
+        names = () if column is None else _listed(column)  # one, or several
         # `units_of` lists the layout's columns of values but speeds; outside it the default column holds a speed.
         if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")

@@ -56,7 +56,7 @@ def files_in(path: str) -> list[str]:
 def opened(path: str) -> Iterator[BinaryIO]:
     """Opens a file, decompressing it. Raises UnreadableFile, OSError."""
     outer, _, name = path.partition(INSIDE)  # an archive or plain file, and a file in the archive
-    with ExitStack() as stack, _without_damage(path):
+    with ExitStack() as stack, _without_damage(path):  # whose errors of damage become UnreadableFile
         archive = _archive_of(outer)
         if archive is None:
             file: Any = stack.enter_context(open(outer, "rb"))
@@ -209,7 +209,7 @@ def is_remote(path: str) -> bool:
 
 def matching(pattern: str) -> list[str]:
     """Lists a pattern's sorted files. Raises NoFileSystem."""
-    systems = _systems()
+    systems = _systems()  # of Beam, for each store
     try:
         (listing,) = systems.match([pattern])
         return sorted(file.path for file in listing.metadata_list)
@@ -228,7 +228,7 @@ def fetched(path: str) -> Iterator[str]:
     The local file has no name, so nothing remains on disk however the process ends; the path is a link to its handle,
     with the remote name, as layouts read the vehicle from it.
     """
-    systems = _systems()
+    systems = _systems()  # of Beam, for each store
     from apache_beam.io.filesystem import CompressionTypes
 
     with (

@@ -174,7 +174,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
     if logical - {"uuid"}:  # a uuid is read as its text; others, such as a date, would be read as a bare number
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
     if len(plain) > 1 and "string" in plain:
-        return _MIXED_UNION
+        return _MIXED_UNION  # texts and values of other types
     return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None  # numbers: None
 
 
