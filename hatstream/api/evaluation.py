@@ -323,7 +323,8 @@ def _cell_keys(spec: Specification, counts: pa.Table) -> Int64s:
     """Finds each row's counting key, (rows,): hexagon, key or piece; negative outside the region."""
     if spec.places is not None:
         pieces = spec.places.pieces
-        cells, places = texts_of(region=None, cells=pieces.region), [*pieces.places.names, None]  # last: -1, nowhere
+        # region=None: texts of hexagons, as no keys replace them. The last name is of place -1, nowhere.
+        cells, places = texts_of(region=None, cells=pieces.region), [*pieces.places.names, None]
         pairs = zip(pieces.cell.tolist(), pieces.place.tolist(), strict=True)
         piece_of = {(cells[cell], places[place]): number for number, (cell, place) in enumerate(pairs)}
         rows = zip(counts["cell"].to_pylist(), counts["place"].to_pylist(), strict=True)

@@ -46,6 +46,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
         return {HATS: _each_once(table)}
     product = pc.fill_null(table["product"], HATS)
     names = [name for name in (HATS, *PRODUCTS) if name in product.unique().to_pylist()]
+    # `without_empty` leaves out columns that only other products fill.
     return {name: _each_once(without_empty(table.filter(pc.equal(product, name)))) for name in names}
 
 

@@ -187,7 +187,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
         """Lists a period's stages. number: maps sequence numbers to shown ones; 0: none."""
         return [
             {
-                "share": str(bare_stage(entry.unit).share),
+                "share": str(bare_stage(entry.unit).share),  # bare: decoded without its HATs, which are not shown
                 "sequence": number(entry.sequence),
                 "rests_on": number(rests_on(entry.unit)),
             }

@@ -93,8 +93,8 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)  # a minute for each slot of a day
-    plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1: accounts without dates, or slots
+    slots = (_period_days(spec) or 0) * len(spec.timetable.service_minutes)  # service_minutes: starts of a day's slots
+    plan_count = allocation.plan_count(slots or 1)  # parts of a period's total; 1 if it never ends
     # By plan: tally with suppressed rows at 0; share: epsilon of a HAT, and bound of what a vehicle spends.
     divided = [divide(tally, plan_count, allocation) for tally in tallies]
     # A code of each pair (slot, vehicle), and its number of cells with samples; without names `_composed` uses neither.

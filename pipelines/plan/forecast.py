@@ -155,8 +155,8 @@ def plan_hats(
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
-    near = [ranked(spec, stat, hat)[0].error <= within for hat in sample]
-    reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
+    near = [ranked(spec, stat, hat)[0].error <= within for hat in sample]  # [0]: of the best candidate mechanism
+    reports = np.average(near, weights=[hat.samples.sum() for hat in sample])  # part of them in such HATs
     unit = stat.statistic.plan_unit.format(spec.value.unit)
     return Planned(
         answer=(
@@ -220,7 +220,8 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[
     for candidate in itertools.chain.from_iterable(candidates):
         errors.setdefault(label(candidate.mechanism), []).append(candidate.error)
     # A mechanism whose options change no error is shown once. variants: labels, by name without options, and errors.
-    variants = {(chosen[0][0].split()[0], tuple(errors.pop(chosen[0][0]))): chosen[0][0]}
+    usual = chosen[0][0]  # label that is chosen most often: first, so that it is no runner-up
+    variants = {(usual.split()[0], tuple(errors.pop(usual))): usual}
     for name, of_name in sorted(errors.items(), key=lambda item: float(np.median(item[1]))):
         variants.setdefault((name.split()[0], tuple(of_name)), name)
     others = [
@@ -235,7 +236,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[
         noise_scale=float(np.median([float(best.plan.scale * best.plan.step) for best in plans])),
         bias_bound=float(np.median([best.plan.bias_bound for best in plans])),
         forecast_error=float(np.median([best.error for best in plans])),
-        runners_up=others[1 : RUNNERS_UP + 1],  # the first is the chosen one
+        runners_up=others[1 : RUNNERS_UP + 1],  # the first is `usual`
     )
 
 
@@ -285,7 +286,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts) -> OtherChoice
     """Forecasts a choice's median errors and spending. counts: in its cells and slots."""
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
-    errors = {
+    errors = {  # [0]: of a HAT's best candidate mechanism
         stat.name: float(np.median([ranked(spec, stat, hat)[0].error for hat in sample])) for stat in spec.statistics
     }
     return OtherChoice(

@@ -169,18 +169,18 @@ _NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
     """Computes half widths and vehicles needed at a multiplied total. days: key of _NUMBER_BY_DAYS."""
     value, levels, is_first, day_number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
-    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # width(1.0): a km/h in the value's unit
+    upper_kmh, within_kmh = float(value.standard.upper), within / value.width(1.0)  # width(1.0): 1 km/h, in its unit
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
-    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day_number)
+    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper_kmh, day_number)
 
     def is_enough_in_hat(vehicles: float) -> bool:  # so many vehicles, for a single HAT
-        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day_number).kmh[0] <= within_kmh)
+        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper_kmh, day_number).kmh[0] <= within_kmh)
 
     def is_enough_in_cell(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
         """Checks whether so many in each HAT give a cell's day the half width."""
-        half = place_half_widths(stage, facts, np.array([vehicles]), upper, day_number)[0]
-        finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # any share: only groups are looked at
-        tells_cells_apart = finest.groups.shape[0] == facts.hats.cells  # not only parents or the city
+        half = place_half_widths(stage, facts, np.array([vehicles]), upper_kmh, day_number)[0]
+        finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # of most places; any share will do
+        tells_cells_apart = finest.groups.shape[0] == facts.hats.cells  # [0]: groups of cells, fewer for parents
         return tells_cells_apart and bool(half <= within_kmh)
 
     def is_enough_as_fleet(vehicles: int) -> bool:  # for the average cell, whose vehicles are `usual_vehicles`

@@ -180,11 +180,11 @@ WORTH = 0.8  # part of one constant's error, above which a distribution is hardl
 
 def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
     """Describes the expected error of a cell's daily percentile; empty without a distribution."""
-    value, levels = spec.value, spec.by_levels
+    value, levels, grid_kmh = spec.value, spec.by_levels, spec.value.standard
     classes = next((part for part in levels.parts if isinstance(part, ClassesRequest)), None)
     if classes is None:
         return []
-    errors = (_error(levels, classes, facts, value.standard, days) for days in (1, DAYS, 0))  # 0: a constant's
+    errors = (_error(levels, classes, facts, grid_kmh, days) for days in (1, DAYS, 0))  # 0: of a constant
     first, later, constant = map(value.width, errors)  # in the value's unit
     sentence = (
         f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "

@@ -95,6 +95,7 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_specified: bool) -> SpanWorth:
     """Forecasts the errors of an account's first released days, at a span's total."""
     levels, width = spec.by_levels, spec.value.width
+    # Stages at a day's part (epsilon, rho) of this total, with the levels and bounds of least error where free.
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))  # to the largest share
     later = strategy.later[0]

@@ -89,6 +89,7 @@ def check_input(
         with_rows, rows_at_places = int(np.count_nonzero(rows[inside])), int(at_places[inside].sum())
         shown_at_places = rows_at_places if isinstance(job.ground, Pieces) else None
         periods.append(PeriodInput(period, int(inside.sum()), with_rows, int(rows[inside].sum()), shown_at_places))
+    # `merged`: ids that another form would merge; `shares_in`: numbers of implausible speeds.
     return InputCheck(outcome, periods, merged(ids), shares_in(counts))
 
 

@@ -140,7 +140,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             )
         start_s = streaming.first_slot(spec, self.start, datetime.now(UTC))
         streaming.check_endless(spec, start_s)
-        to_s = streaming.life_of(spec)[1] if self.end is None else streaming.end_of(spec, start_s, self.end)
+        _, account_end_s = streaming.life_of(spec)
+        to_s = account_end_s if self.end is None else streaming.end_of(spec, start_s, self.end)
         raises, source = spec.counts_are_public, spec.input  # an error for a bad time would show secret counts
         reading = ReadElements(source.layout.units, source.names, start_s, raises=raises, fields=source.fields)
         stream = streaming.stream_of(spec, (start_s, to_s), reading, account_location, secret, outputs)

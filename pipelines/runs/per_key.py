@@ -345,7 +345,7 @@ class _Reports(beam.DoFn):
         parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
         for name, part in zip_longest(columns, parts):
             report[name] = None if part is None else extract(_text, part)  # None is refused later, and counted
-        yield {name: plain(content) for name, content in report.items()}
+        yield {name: plain(content) for name, content in report.items()}  # `plain`: of types that Beam can encode
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
         """Returns a time by extractor, else the timestamp, else one on the first day."""

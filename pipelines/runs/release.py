@@ -59,7 +59,7 @@ def release(
     paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
     prepare_outputs(outputs, spec, location)
     account = replace(ledger_account_of(spec, location), unattended=files.unattended)
-    job = with_digest_form(job_of(spec, calendar, secret, account, outputs), location.ledger)  # perhaps an older form
+    job = with_digest_form(job_of(spec, calendar, secret, account, outputs), location.ledger)  # digests as recorded
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, calendar, location, allow_empty=files.allow_empty)
     if engine is None:  # here Beam is imported without its connectors, three times as fast

@@ -303,6 +303,7 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
         (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),
         (all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1"),
         (0 < first_share < 1, "first_share must be between 0 and 1"),
+        # power: the written exponent, or that of the written target
         ((4 * written.power).denominator == 1 and 0 <= written.power <= 1, "exponent must be 0, .25, .5, .75 or 1"),
         (written.target is None or written.exponent is None, "target says which exponent: leave one of the two out"),
     ):

@@ -64,10 +64,10 @@ def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Calla
         outcome.spent[request.period] = Spend(*map(Fraction, request.spent))
     count_in(outcome, counts)
     read_error = min((name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE)), default="")
-    outcome.is_unreadable = bool(outcome.left_out) and len(outcome.left_out) >= files
+    outcome.is_unreadable = bool(outcome.left_out) and len(outcome.left_out) >= files  # left_out: undecodable files
     if read_error or outcome.is_unreadable:  # then nothing is known of any vehicle
         return Verdict(outcome, read_error)
-    outcome.periods_empty = [period for period in needed or () if OF_PERIOD + period not in counts]
+    outcome.periods_empty = [period for period in needed or () if OF_PERIOD + period not in counts]  # no observation
     if needed is not None and (outcome.periods_empty or outcome.unusable):
         return Verdict(outcome)
     outcome.periods_refused = excess(wanted)

@@ -133,7 +133,7 @@ class Cluster:
                 raise IncompleteRead(text, answer.length)
             return json.loads(text)
         except (HTTPException, ValueError, RecursionError) as error:
-            raise self._odd(error) from None
+            raise self._foreign(error) from None
         finally:
             time_limit.cancel()
             connection.close()
@@ -146,9 +146,9 @@ class Cluster:
                 answer = msgspec.convert(answer, dict[str, Any])[name]
             return msgspec.convert(answer, kind)
         except (msgspec.ValidationError, KeyError) as error:
-            raise self._odd(error) from None
+            raise self._foreign(error) from None
 
-    def _odd(self, error: Exception) -> OSError:
+    def _foreign(self, error: Exception) -> OSError:
         """Makes the error for answers that are not Flink's."""
         return OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})")
 

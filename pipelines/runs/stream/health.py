@@ -153,7 +153,7 @@ class _Watch:
 
         spec, levels, lines = self._spec, self._spec.by_levels, []
         region = spec.cells.region or ()
-        if not (new := self._ended_since(self._first_of_period(self._from_s)) - self._ended):
+        if not (new := self._ended_since(self._first_of_period(self._from_s)) - self._ended):  # _ended: reported ones
             return []
         stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):

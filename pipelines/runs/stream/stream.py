@@ -139,7 +139,8 @@ class InWindows:
         """Tallies events by slot, and joins the heartbeats."""
         if job.release.draws_in_order:  # whole periods, of slots that wait `more_s` longer
             counted = events | "by vehicle, later" >> _TallyByPanes(self, job)
-            # Windows as of `counted`, as Flatten needs them alike; `in_order` moves both to their period's window.
+            # Windows as of `counted`, as Flatten needs them alike. A heartbeat is timed at its slot's start, `more_s`
+            # before that slot's window here; `in_order` times both anew, at the end of their slot's period.
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> steps.InTime(self.pane_s)
@@ -188,7 +189,7 @@ def prepare(
     outputs: Outputs,
     vehicle_shards: int = jobs.VEHICLE_SHARDS,  # must equal that of a savepoint
 ) -> Stream:
-    """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError."""
+    """Builds a stream until the account's end. Raises InputError, AccountRefusal, LedgerError or StepError."""
     location = location.absolute()
     secret = jobs.admitted(spec, location)
     jobs.prepare_outputs(outputs, spec, location)
