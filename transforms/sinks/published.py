@@ -140,7 +140,7 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
         return
     try:
         stored = _values(READERS[path.suffix[1:]](path).select([*_KEY_COLUMNS, "value"]).to_pydict())
-    except DAMAGE:
+    except DAMAGE:  # exceptions of files that cannot be read
         raise OtherValues(path) from None
     values = _values(columns)
     if stored.keys() != values.keys() or not np.allclose(

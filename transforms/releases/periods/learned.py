@@ -326,7 +326,7 @@ def distribution_columns(
     if learned is None:
         return [*np.full((len(PERCENTILES), *status.shape), np.nan), np.full(status.shape, held_back)]
     posterior = learned.posterior
-    means = groups.values + (posterior.means - learned.means)[:, None]  # (cells, times)
+    means = groups.values + (posterior.means - learned.means)[:, None]  # (cells, times), shifted as classes say
     # Classes narrow the variance of a cell's overall mean; that of its mean at any time is taken to shrink as much.
     shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
     # Last axes of `Field`: equally likely numbers of vehicles.
@@ -340,6 +340,6 @@ def distribution_columns(
     # A vehicle counts in each of its HATs of a group, `repeats` times.
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)
-    columns = [np.where(is_withheld, np.nan, column) for level in zip(*percentiles, strict=True) for column in level]
+    columns = [np.where(is_withheld, np.nan, column) for target in zip(*percentiles, strict=True) for column in target]
     statuses = np.where(is_withheld, held_back, np.where(is_known, best, unreliable))
     return [*columns, statuses]

@@ -102,7 +102,7 @@ def _columns(
     columns = {name: matrix[:, slots_of_rows].T.ravel() for name, matrix in estimates.optional.items()}
     if unit.scale != 1 or unit.lower:  # until here numbers are on the standard scale (km/h, from 0)
         value, lower, upper, sd = *map(unit.shown, (value, lower, upper)), unit.width(sd)
-        columns |= {name: unit.shown(columns[name]) for name in _IN_UNITS & columns.keys()}
+        columns |= {name: unit.shown(columns[name]) for name in _IN_UNITS & columns.keys()}  # of values
     lists = {name: columns[name].tolist() for name in _OPTIONAL if name in columns}
     # Empty texts and nan, which alone differs from itself, become None.
     optional = {name: [None if x == "" or x != x else x for x in column] for name, column in lists.items()}

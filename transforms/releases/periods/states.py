@@ -1,9 +1,9 @@
 """State of the model from recorded entries, cached.
 
-The cache is signed for one specification with a key derived from the account's (none without key), and rebuilt from
-the ledger where missing, damaged or not matching. A state is of so many `days`, which are periods:
-`recent` ones are as released, `older` ones folded into mean days; `start` has initial values of fits. The digest of n
-periods covers the public facts and all their entries: equal digests have equal states.
+The cache is signed for one specification with a key derived from the account's (none without key), and rebuilt from the
+ledger where missing, damaged or not matching. A state is of so many `days`, which are periods: `recent` ones (at least
+`least_recent`, or all if that is None) are as released, `older` ones folded into mean days; `start` has initial values
+of fits. The digest of n periods covers the public facts and all their entries: equal digests have equal states.
 """
 
 import hashlib
