@@ -230,7 +230,7 @@ def place_product(
             share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # the maximum: lest it divides by 0
             # Means over `Field`'s equally likely numbers; at least 1 / 20, lest the variance becomes infinite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
-            of_means = PRIOR_SPREAD.of(vehicles)  # variances of means of so many vehicles, guessed for any city
+            of_means = PRIOR_SPREAD.of(vehicles)  # variances of means of so many vehicles, as before any release
             variances_around = np.maximum(variances_around, of_means)  # no less than a whole day's
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: of means, as weights are unknown
         variances = places.fit.variances[:, None] + cell_variances[cell] + variances_around
