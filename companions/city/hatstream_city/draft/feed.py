@@ -118,7 +118,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     if not at_sea and isinstance(columns.names["lat"], str):  # with a column of N and S no sign can be missing
         _check_on_land(path, placed)
     zones = tuple(notation.zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
-    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)
+    columns = _with_zone(columns, zones, arrays["time"], is_own=sample.own is not None)  # sets a missing time zone
     if columns.missing:  # no release reads it
         ids = vehicle_ids(arrays["vehicle"]).ids
         cells = tuple(map(h3.int_to_str, np.unique(cells_at(placed.lat, placed.lon, RESOLUTION)).tolist()))

@@ -89,7 +89,7 @@ def read_sample(path: str) -> Sample:
         columns, decimal = (sample.columns, None) if sample.own else with_points(sample.columns)
         return replace(sample, columns=columns, options={**sample.options, **({"decimal": decimal} if decimal else {})})
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
-        # _RULES: what is wrong, by a pattern of the first bytes; the last one fits all.
+        # _RULES: what to say, by a pattern of the first bytes; the last one fits all.
         rule = next(rule for pattern, rule in _RULES if re.match(pattern, data.removeprefix(codecs.BOM_UTF8).lstrip()))
         raise InputError(f"{shown}: {rule}") from None
 
@@ -323,7 +323,7 @@ def _csv(text: str) -> Sample:
         del lines[0]  # a spreadsheet's word on the delimiter
     agreements = {mark: _agreement(lines[:_LINES_LOOKED_AT], mark) for mark in DELIMITERS}
     delimiter = max(DELIMITERS, key=agreements.__getitem__)
-    if agreements[delimiter][0] < 0.5:  # tried last: any text has blanks
+    if agreements[delimiter][0] < 0.5:  # share of lines with equally many fields; tried last: any text has blanks
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]

@@ -318,12 +318,12 @@ def odd(seed: int) -> MadeUp:
     return replace(
         city,
         name=f"odd {seed}",
-        own_kmh=float(rng.uniform(8, 25)),
+        own_kmh=float(rng.uniform(8, 25)),  # of a vehicle in a HAT
         own_day_kmh=float(rng.uniform(0, 3)),  # of a cell's day around its pattern
         unequal=float(rng.uniform(0, 1.2)),  # standard deviation of the log of vehicles' reporting rates
         standing=float(rng.uniform(0, 0.3)),  # share of visits in which a vehicle hardly moves
         first_day=starts[rng.integers(0, len(starts))],
-        holiday=int(rng.integers(1, city.days)) if rng.random() < 0.5 else None,
+        holiday=int(rng.integers(1, city.days)) if rng.random() < 0.5 else None,  # a day on which all are faster
         gaps=0.3 if rng.random() < 0.25 else 0.0,  # share of hours without any report
     )
 

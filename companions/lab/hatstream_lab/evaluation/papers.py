@@ -98,7 +98,8 @@ def from_folder(folder: Path) -> list[DataSet]:
                 counts, values = archive["counts"], archive["values"]
             if values.shape != (int(counts.sum()),) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
                 raise ValueError("values must be as many finite numbers as counts add up to")
-            datasets.append(fixed(path.stem.replace("_", "-"), _checked(counts), values.astype(np.float64)))
+            user_counts = _checked(counts)  # raises ValueError unless all are integers of at least 1
+            datasets.append(fixed(path.stem.replace("_", "-"), user_counts, values.astype(np.float64)))
         except _UNREADABLE as error:
             raise InputError(f"{path} is no data set: {error}") from None
     return datasets

@@ -98,7 +98,7 @@ def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]
     # Sorted by user, sums have the same bits whatever the order of the input.
     order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
     reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
-    rows = [_mean_row(reports, rules, FUSED)]
+    rows = [_mean_row(reports, rules, FUSED)]  # FUSED: stands for a service's name
     for service, values in zip(reports.services, reports.values, strict=True):
         if not np.isnan(values).all():
             rows.append(_mean_row(Reports([service], values[None]), rules, service.name))

@@ -144,7 +144,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     roundings = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
-    # By service: each user's class, (users,), and the number of classes.
+    # By service: each user's class, (users,), of SR 0, 1 or, if missing, 2; and the number of classes.
     classes = [(np.where(np.isnan(row), _SR_MISSING, row > 0).astype(np.int32), _SR_CLASSES) for _, row in roundings]
     spans_of_class = []  # by window: first and last bucket of each class, (2, classes)
     for window, row in windows:

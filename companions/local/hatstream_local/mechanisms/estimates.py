@@ -3,7 +3,7 @@
 Values v lie in [-1, 1]. `reports.values` are raw, (services, users), NaN where missing; `unbiased` turns them into
 estimates of v, whose variance is affine in v^2. Shares, (buckets,), are of users by bucket of values; `point` is an
 `Evaluation`: the log-likelihood of all reports at some shares, its gradient, and its curvature, the negative Hessian.
-It is per user, so shares @ gradient is 1: the multiplier of the constraint that shares sum to 1.
+The log-likelihood is per user, so shares @ gradient is 1: the multiplier of the constraint that shares sum to 1.
 """
 
 import math
@@ -222,7 +222,7 @@ def smooth(by_bucket: Float64s) -> Float64s:
 
 def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Evaluation) -> tuple[Float64s, Evaluation]:
     """Halves the step from `shares` to `goal` until the likelihood rises enough."""
-    # Rise for a full step. `goal` need not sum to 1: the division by a trial's sum takes shares @ gradient, 1, off.
+    # Rise for a full step, to first order. `goal` need not sum to 1: dividing by a sum takes 1 off the gradient.
     slope = float((point.gradient - 1) @ (goal - shares))
     step_length = 1.0
     while step_length > _SHORTEST_STEP:

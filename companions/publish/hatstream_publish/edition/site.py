@@ -94,7 +94,7 @@ class Site:
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
-        results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}  # hours with a trip
+        results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}  # only hours with a trip
         if self.files.skipped and not self.follows:  # `follow` reports them, and goes on without
             path, why = next(iter(self.files.skipped.items()))
             raise InputError(f"{path}: {why}")

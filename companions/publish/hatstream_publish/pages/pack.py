@@ -206,7 +206,7 @@ def _packed_layer(
     numbers = [shown_numbers(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
-    step = _step(float(finite.max(initial=0.0)) - origin)
+    step = _step(float(finite.max(initial=0.0)) - origin)  # the power of 10 in which this span fits 16 bits
     value, lower, upper = (np.rint((column - origin) / step) for column in numbers)
     for name, column in (("value", value), ("below", value - lower), ("above", upper - value)):
         matrix = np.full(grid.shape, _NONE, np.uint16)
@@ -217,7 +217,7 @@ def _packed_layer(
         about = pc.if_else(pc.equal(pc.fill_null(subset["product"], ""), DAYS), DAY, about)
     texts = pc.binary_join_element_wise(pc.fill_null(subset["status"], ""), subset["mechanism"], about, _SEPARATOR)
     arrays[f"{prefix}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{prefix}.code"][slot, place] = codes.of(texts)
+    arrays[f"{prefix}.code"][slot, place] = codes.of(texts)  # each text's number, shared by all layers
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
     return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": prefix}
 

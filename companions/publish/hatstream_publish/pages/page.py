@@ -202,7 +202,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
             "days": bound.days,
             "limit": bound.limit.describe(),
             "since": bound.since or None,  # the date from which spans keep the limit; None: all of them do
-            "epsilon": float(bound.most.epsilon),  # `most`: the largest loss in such a span, at least the limit
+            "epsilon": float(bound.most.epsilon),  # `most`: the limit, or any larger loss in such a span
             "delta": float(bound.most.delta),
             "odds": odds(float(bound.most.epsilon))[0],  # of the first of GUESSES, one half
         }
