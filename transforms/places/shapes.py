@@ -133,7 +133,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
         raise ValueError(f"feature {number}: cut a line at the antimeridian; else it goes around the world")
     reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
     is_line = reach_m > 0  # areas have 0
-    for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(in_metres) > _FEW)).tolist():  # few meet rarely
+    for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(in_metres) > _FEW)).tolist():  # few: no tangle
         if _meetings(in_metres[row], reach_m[row]) > MOST_MEETINGS:
             raise ValueError(f"feature {row + 1} has a line that is too tangled or too detailed: simplify or split it")
     area = in_metres.copy()

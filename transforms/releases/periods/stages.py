@@ -80,7 +80,7 @@ class LevelsPolicy:
         """Scales the total and stages to a period's share."""
         if self.by_day is None:
             return self
-        share, epsilon = self.by_day.of(period)
+        share, epsilon = self.by_day.of(period)  # share: of `total`
         return replace(
             self,
             total=self.total.times(share),
@@ -119,8 +119,8 @@ class LevelsPolicy:
         if level.name in ("city", "hour", "part"):
             return [level.name], [CITY]
         coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
-        names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
-        # A group of cells is named by its first one.
+        names = parent_texts(region, coarser[level.name]) if level.name in coarser else names  # by cell
+        # A group of cells has the name at its first one: that of its ancestor, or of the cell.
         return [level.name], [names[first] for first in np.unique(level.groups.cells, return_index=True)[1].tolist()]
 
     def lacks_places(self, products: Iterable[Product]) -> bool:
