@@ -252,7 +252,7 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
         event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
     cell = _numbers_of_texts(table.column("cell"), _cell) if rules.resolution is not None else np.zeros_like(service)
     reported = rules.layout.units.numbers(table.column("report"))
-    report, outside = _in_range(reported.values, rules, service)
+    report, outside = _in_range(reported.values, rules, service)  # clipped, and a mask beyond rounding errors
     failures |= {"bad-cell": cell < 0, "missing-report": reported.missing, "bad-report": ~reported.valid}
     failures["outside-range"] = outside
     accepted, refused = np.ones(table.num_rows, np.bool_), dict[str, int]()

@@ -81,7 +81,7 @@ def collect(
         raise UsageError("--url must begin with http:// or https://")  # it is not shown: it may hold a key
     if (output is None) == (topic is None):
         raise UsageError("give either --output or --kafka")
-    with asked_to_stop(STOP_S) as stop:
+    with asked_to_stop(STOP_S) as stop:  # set by a signal, STOP_S seconds after which the process is ended
         store = _in_topic(topic) if output is None else _in_folder(output)
         poller = Poller(url, every_s, headers)
         counts, noted_s = Counter[str](), time.monotonic()  # by outcome; the time of the last progress line

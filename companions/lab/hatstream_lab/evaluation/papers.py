@@ -157,7 +157,7 @@ def itms_counts() -> Int64s:
 
     def counts_of(shape: float) -> Int64s:
         counts: Int64s = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
-        counts[0], counts[-1] = 1, MOST  # both published
+        counts[0], counts[-1] = 1, MOST  # least and largest count, both published
         return counts
 
     low, high = 0.1, 3.0  # shapes with too small a sum, and too large a one
@@ -262,7 +262,7 @@ def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
 def release_often(data: DataSet, cell: Cell, seed: int) -> Iterator[Row]:
     """Measures `cell.runs` releases of a data set by one mechanism, as one row."""
     counts, epsilon, mechanism = data.counts, Fraction(cell.epsilon), contenders(data)[cell.mechanism]
-    hat = CountsKnown.all_of(counts)
+    hat = CountsKnown.all_of(counts)  # what a plan may know: no sample is dropped before it
     plan = mechanism.plans([hat], GRID, epsilon)[0]
     digest = hashlib.sha256(f"{seed}/{data.name}/{cell.mechanism}/{cell.epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))

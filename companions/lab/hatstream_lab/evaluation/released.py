@@ -223,7 +223,7 @@ def tables(table: Table) -> Iterator[RichTable]:
     errors, by_total = table.where(part="errors", day="all"), (*LABELS, "estimate")
     causal = table.where(part="errors", estimate=(CONSTANT, "causal"))
     by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")
-    series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]
+    series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]  # columns, one a setting
     percentile_rows = table.where(part="percentiles")
     last_day = max((row["day"] for row in percentile_rows.rows), default=1)
     parts: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {

@@ -222,7 +222,7 @@ def smooth(by_bucket: Float64s) -> Float64s:
 
 def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Evaluation) -> tuple[Float64s, Evaluation]:
     """Halves the step from `shares` to `goal` until the likelihood rises enough."""
-    # Rise for a full step, to first order. `goal` need not sum to 1: dividing by a sum takes 1 off the gradient.
+    # Rise for a full step, to first order. `goal` need not sum to 1, but trials are scaled to it: hence less 1.
     slope = float((point.gradient - 1) @ (goal - shares))
     step_length = 1.0
     while step_length > _SHORTEST_STEP:

@@ -93,7 +93,7 @@ class Site:
 
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
-        results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
+        results = {name: self._chosen(rows) for name, rows in self.files.results().items()}  # rows of `dates`
         results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}  # only hours with a trip
         if self.files.skipped and not self.follows:  # `follow` reports them, and goes on without
             path, why = next(iter(self.files.skipped.items()))
