@@ -91,7 +91,7 @@ def _described(book: Ledger, account: Account) -> dict[str, Any]:
         "adjacency": account.adjacency,
         "limit": float(limit.epsilon),
         "limit_text": limit.describe_fully(),
-        **book.audit(account.name)._asdict(),
+        **book.audit(account.name)._asdict(),  # numbers of units that changed or were drawn again
         "spans": [use._asdict() for use in book.uses_of_spans(account.name)],
         "spent": [
             {

@@ -252,14 +252,14 @@ def _other_choices(
     for factor in FACTORS:
         epsilon = spec.privacy.allocation.epsilon * factor
         name = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
-        choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
+        choices.append((name, _allocating(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
             suppress = weights_of(spec.value.grid, spec.statistics)  # of errors that suppressing rows must not enlarge
-            choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
+            choices.append(("clip-user", _allocating(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             together = replace(spec.privacy.allocation, scope="period")  # its slots are planned together
-            choices.append(("periods as a whole", _with(spec, together), True))
+            choices.append(("periods as a whole", _allocating(spec, together), True))
     if not has_positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
@@ -278,7 +278,7 @@ def _other_choices(
     return choices, impossible
 
 
-def _with(spec: Specification, allocation: Allocation) -> Specification:
+def _allocating(spec: Specification, allocation: Allocation) -> Specification:
     return replace(spec, privacy=replace(spec.privacy, allocation=allocation))
 
 

@@ -96,7 +96,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None) -> PlannedLevels:
     """Plans a `levels` release. counts: of a period, secret, for the operator alone."""
     levels = spec.by_levels
-    bounds, width = known_of(spec), spec.value.width
+    bounds, width = public_facts_of(spec), spec.value.width
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS
@@ -149,14 +149,14 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     >>> sorted(worth_by_day(load("examples/town.toml")))
     [1, 7, 28]
     """
-    bounds = known_of(spec)
+    bounds = public_facts_of(spec)
     worth = worth_of_spans(spec, bounds, others=())  # of the specification's span alone
     errors = dict(zip(DAY_NUMBERS, worth[0].error, strict=True))
     usable = UsablePart.of(spec, *next(choices_of_hats(spec, bounds)), worth)  # the first choice: the HATs as they are
     return {day.day: (day.reports, errors[day.day]) for day in usable.days}
 
 
-def known_of(spec: Specification) -> BoundsOnly:
+def public_facts_of(spec: Specification) -> BoundsOnly:
     """Gathers a day's public HATs and the fleet."""
     hours = [minute // 60 for minute in spec.timetable.service_minutes]
     return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=spec.by_levels.fleet)

@@ -206,10 +206,12 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     # Variances of a busy cell's mean after stages of means: errors are by reports, and those are mostly in busy cells.
     busyness = math.exp(fitted.BUSIER**2 / 2)  # a lognormal's mean over its median
     prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}  # variances of a mean's independent components, by name
-    precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)  # of one day, around prior centres
+    precisions = precisions_of(
+        means_stage, facts, centres=prior, busyness=busyness
+    )  # of one day; centres err by `prior`
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
-    # Noise of released weights of classes, (classes,): `times_of` counts a standing report once, others MOVING times.
+    # Noise of classes' weights, (classes,), in moving reports: `times_of` is MOVING for these, 1 for standing ones.
     norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vehicle's weights, in UNITs
     class_count = edges.size - 1
     weight_sds = last.noise_sd / (UNIT * norm) / (times_of(class_count) / MOVING)

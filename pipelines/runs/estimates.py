@@ -219,7 +219,7 @@ def newest_day(
     slots = spec.slots_of_period(newest.unit.slot_s)
     served = map(spec.served_cells, slots)
     has_trip = np.array([[trips is None or cell in trips for cell in cells] for trips in served]).T  # (cells, slots)
-    is_ok = (published(field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
+    is_ok = (published(field, float(spec.value.standard.upper)).status == Status.OK) & has_trip  # upper: in km/h
     if usable is not None:
         starts = list(map(table.text, slots))
         is_ok = np.array([[(cell, start) in usable for start in starts] for cell in cells])

@@ -44,7 +44,7 @@ def load(source: Source, progress: Report = ignore) -> Specification:
         raise SpecificationError(f"a specification is a path or a mapping of tables, not {type(source).__name__}")
     path = Path(source)
     document = read(path)
-    with raise_as(SpecificationError, SpecificationError, f"{path}: "):
+    with raise_as(SpecificationError, SpecificationError, f"{path}: "):  # puts the path before what it says
         return _checked(document, path.parent, progress)
 
 

@@ -231,7 +231,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
     key_columns = [] if places is None else [places.column, places.within]
     speed_unit, unit, value = table.speed_unit, None, document.value
     if value is not None:
-        if value.name in columns or table.layout in FIXED:  # layouts read any value in SPEED
+        if value.name in columns or table.layout in FIXED:  # FIXED: built-in; all read the value as SPEED
             columns[SPEED] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
     _, _, *key_fields, _ = with_keys(2)  # of a key's two parts, without vehicle, time and value

@@ -70,7 +70,7 @@ class SpanTotal:
         shares = {weekday: weight / largest for weekday, weight in weights.items()}  # relative to the largest day's
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
         week = () if is_uniform else tuple(shares.values())
-        share_sum, ordinary = timetable.heaviest(days, shares, first), heaviest_later / largest
+        share_sum, ordinary = timetable.heaviest(days, shares, first), heaviest_later / largest  # heaviest sum
         return cls(days, share_sum, *total, shares=week, first=first, ordinary=ordinary, accounting=accounting)
 
     def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
@@ -270,12 +270,12 @@ def levels_release(
     bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
     names_levels = (written.levels or written.first_levels) is not None  # a strategy chooses where counts are secret
     free = Free(bounds=written.bound_kmh is None and not counts_public, levels=not names_levels and not counts_public)
-    written_recipe = _with(written, recipe(kind, epsilon, rho, bounds))
+    written_recipe = _recipe_of(written, default=recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(
         epsilon=epsilon,
         delta=total.delta,
         recipe=written_recipe,
-        strategy=chosen(written_recipe, bounds, free),
+        strategy=chosen(written_recipe, bounds, free),  # the variant of least error, where `free`
         free=free,
         exponent=written.power,
         bounds=bounds,
@@ -289,7 +289,7 @@ def levels_release(
     )
 
 
-def _with(written: tables.Options, default: Recipe) -> Recipe:
+def _recipe_of(written: tables.Options, default: Recipe) -> Recipe:
     """Overrides the default recipe with the specification's options. Raises ValueError for impossible ones."""
     first, second = default.first  # two stages of the first day
     (later,) = default.later  # and one of any later day

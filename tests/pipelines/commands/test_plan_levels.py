@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pipelines.plan.levels import known_of
+from pipelines.plan.levels import public_facts_of
 from pipelines.plan.parts import plan_places
 from pipelines.plan.spans import usable_parts
 from tests import city, levels_city
@@ -75,7 +75,7 @@ def test_where_every_row_has_a_trip_more_are_expected_to_be_usable(tmp_path):
     spec = city.loaded(tmp_path, levels_city.SPEC.replace("vehicles = 50", "vehicles = 3"))
     for epsilon in (9, 30):
         levels = replace(spec.by_levels, epsilon=Fraction(epsilon))
-        bounds = known_of(spec)
+        bounds = public_facts_of(spec)
         rows, unknown = (usable_parts(levels, bounds, trips, 7)[0] for trips in (np.ones((24, 9)), None))
         assert unknown < rows < 1
 
@@ -84,9 +84,9 @@ def test_where_trips_are_counted_usable_rows_are_those_with_enough_of_them(tmp_p
     """Of ten HATs with a trip, one has nine tenths of all: with few vehicles, only that one is usable."""
     spec = city.loaded(tmp_path, levels_city.SPEC.replace("vehicles = 50", "vehicles = 5"))
     trips = np.array([81, *[1] * 9, *[0] * 6])
-    assert usable_parts(spec.by_levels, known_of(spec), trips, 7) == pytest.approx((0.1, 0.9))
-    assert usable_parts(spec.by_levels, known_of(spec), 0 * trips, 7) == usable_parts(
-        spec.by_levels, known_of(spec), trips[1:9], 7
+    assert usable_parts(spec.by_levels, public_facts_of(spec), trips, 7) == pytest.approx((0.1, 0.9))
+    assert usable_parts(spec.by_levels, public_facts_of(spec), 0 * trips, 7) == usable_parts(
+        spec.by_levels, public_facts_of(spec), trips[1:9], 7
     )
 
 
@@ -177,7 +177,7 @@ def places_planned(tmp_path: Path) -> Any:
         (tmp_path / "segments.geojson").write_text(json.dumps(document))
         loaded = city.loaded(tmp_path, spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
         assert loaded.levels is not None
-        return msgspec.to_builtins(plan_places(loaded, known_of(loaded)))
+        return msgspec.to_builtins(plan_places(loaded, public_facts_of(loaded)))
 
     return run
 
