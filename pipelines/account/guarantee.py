@@ -149,7 +149,7 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound]) -> str:
         else f"that it drove at all, when, where and {how} included"
     )
     spent = Accountant().compose([levels.claim])
-    loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
+    loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))  # P(loss > epsilon)
     neighbour = _OTHER_VALUES.format(values) if spec.counts_are_public else "without it"
     sentences = (
         f"All figures of this release{_ABOUT_BY_UNIT[spec.account.unit]} together {_change(loss)} about {subject} by "
@@ -188,7 +188,7 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     period = Accountant().compose([period_claim])
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.can_add(period) for bound in bounds):
         return capped
-    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # "": any; [0]: shortest span
+    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # "": any date; [0]: shortest
         # Bounds of spans at least as long cap the cost; one day's needs none, as no claim above a limit is released.
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
         capped.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))

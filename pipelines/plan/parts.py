@@ -206,9 +206,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     # Variances of a busy cell's mean after stages of means: errors are by reports, and those are mostly in busy cells.
     busyness = math.exp(fitted.BUSIER**2 / 2)  # a lognormal's mean over its median
     prior = {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}  # variances of a mean's independent components, by name
-    precisions = precisions_of(
-        means_stage, facts, centres=prior, busyness=busyness
-    )  # of one day; centres err by `prior`
+    precisions = precisions_of(means_stage, facts, centres=prior, busyness=busyness)  # of a day; centres err by `prior`
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     mean_variance = sum(posterior.values())
     # Noise of classes' weights, (classes,), in moving reports: `times_of` is MOVING for these, 1 for standing ones.

@@ -88,7 +88,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
 
 def foreseen(spec: Specification, today: date) -> Iterator[str]:
     """Yields warnings of refusals to come."""
-    if warning := spec.timetable.never_released(today):
+    if warning := spec.timetable.never_released(today):  # of a day that slots cannot divide, as its clock changes
         yield warning
     limit, (claim, loss) = spec.account.limit, spec.least  # claim that any release spends, and its (epsilon, delta)
     spent = Accountant().compose([claim])

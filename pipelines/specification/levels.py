@@ -70,7 +70,7 @@ class SpanTotal:
         shares = {weekday: weight / largest for weekday, weight in weights.items()}  # relative to the largest day's
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
         week = () if is_uniform else tuple(shares.values())
-        share_sum, ordinary = timetable.heaviest(days, shares, first), heaviest_later / largest  # heaviest sum
+        share_sum, ordinary = timetable.heaviest(days, shares, first), heaviest_later / largest  # heaviest: largest sum
         return cls(days, share_sum, *total, shares=week, first=first, ordinary=ordinary, accounting=accounting)
 
     def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
@@ -146,7 +146,7 @@ class LevelsRelease:
         """Builds the policy of the specification's releases."""
         return LevelsPolicy(
             spec_id=spec_id,
-            total=self.claim,
+            total=self.claim,  # what a period, or a day of share 1, costs a vehicle
             epsilon=self.epsilon,
             delta=self.delta,
             first=self._with_parts(self._completed(self.strategy.first)),  # with settings outside of recipes, and parts
@@ -155,7 +155,7 @@ class LevelsRelease:
             value=value,
             fleet=self.fleet,
             digest_key=digest_key,
-            count=self._count(),
+            count=self._count(),  # stage that counts vehicles first, if any
             live=None if self.live is None else replace(self.live, exponent=self.exponent, accounting=self.accounting),
             by_day=None if self.span is None else self.span.by_day,
             products=self.products,
