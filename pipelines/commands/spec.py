@@ -94,7 +94,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     allocation = spec.privacy.allocation
     unit = "each HAT" if allocation.per == "hat" else "each period"
     statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
-    statistics += [f"{name} by levels" for part in spec.parts for name in part.statistics]
+    statistics += [f"{name} by levels" for part in spec.parts for name in part.statistics]  # such as distribution
     outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {
         "name": spec.name,
