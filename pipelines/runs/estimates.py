@@ -214,7 +214,8 @@ def newest_day(
     if (period := max(periods, default=None)) is None:
         return None
     *_, newest = entries = stages.until(period)
-    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; constant: error of the mean
+    # share: each HAT's of all reports. Expected errors of the HATs' estimates, and of the day's mean in their place.
+    field, share, error, constant = _expected(entries, stages)
     cells = texts_of(stages.policy.region)
     slots = spec.slots_of_period(newest.unit.slot_s)
     served = map(spec.served_cells, slots)
