@@ -102,8 +102,8 @@ class ClippedArrays(Mechanism):
         distinct, expected = laid.take(first), np.zeros(first.size)
         for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
             # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
-            few = arrays <= forecasts.FEW_ARRAYS
-            likely_means = hats.prior.hat_means(hats.upper).tolist() if few else [hats.prior.mean]
+            are_few = arrays <= forecasts.FEW_ARRAYS
+            likely_means = hats.prior.hat_means(hats.upper).tolist() if are_few else [hats.prior.mean]
             for rows in (hats_of_size[chunk] for chunk in forecasts.chunks(hats_of_size.size, arrays)):
                 around = distinct.sd[rows, None] * normal_scores(arrays)  # of array means around the HAT's
                 layouts = distinct.take(rows)
@@ -170,10 +170,10 @@ class QuantileInterval(ClippedArrays):
         arrays, upper, hat_errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
         rank = float(self.rank(arrays, hats.epsilon))
         ranks = rank, arrays - rank  # of the lower and the upper end
-        quarter, most = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP  # ends are U apart at most
+        quarter, most_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP  # ends are U apart at most
         drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
         ends = [forecasts.ends_of(means, quantiles) for quantiles in drawn]
-        sensitivity = np.minimum(most, laid.sensitivity)  # of the sum
+        sensitivity = np.minimum(most_steps, laid.sensitivity)  # of the sum
         for rows in forecasts.chunks(len(means), _NODES**2):
             # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
             low = Ends(*(column[rows, :, None] for column in ends[0]))

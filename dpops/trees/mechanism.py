@@ -51,30 +51,30 @@ def read_trees(
     sds, noise_law = readings.standard_errors(miss), law(*shape)  # sds: how many, to either side
     half = sds * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
     cdf = consistent(raw)
-    outputs = {"cdf": _reading(cdf, Between(raw - half, raw + half), unit=1.0, margin=0.0, most=1.0)}
+    outputs = {"cdf": _reading(cdf, Between(raw - half, raw + half), unit=1.0, margin=0.0, upper=1.0)}
     for name, level in QUANTILES.items():
         between = readings.quantile_interval(raw, half, level)
         value = readings.quantile(cdf, level)
-        outputs[name] = _reading(value, between, width, margin=grid / 2, most=upper)  # samples are rounded to the grid
+        outputs[name] = _reading(value, between, width, margin=grid / 2, upper=upper)  # samples are rounded to the grid
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
     moved = (width + grid) / 2
     margin, between = upper * bias + upper * rounding + moved, readings.mean_interval(raw, noise_law, scale, sds)
-    outputs["mean"] = _reading(readings.mean(cdf), between, width, margin, most=upper)
+    outputs["mean"] = _reading(readings.mean(cdf), between, width, margin, upper=upper)
     # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2. Half
     # of `miss` is for the mean that it is around.
     share = np.minimum(bias, 0.5)
     margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
     between = readings.variance_interval(raw, noise_law, scale, readings.standard_errors(miss / 2))
-    outputs["variance"] = _reading(readings.variance(cdf), between, width**2, margin, most=upper**2 / 4)
+    outputs["variance"] = _reading(readings.variance(cdf), between, width**2, margin, upper=upper**2 / 4)
     return outputs
 
 
 def _reading(
-    value: Float64s, between: Between, unit: Float64s | float, margin: Float64s | float, most: Float64s | float
+    value: Float64s, between: Between, unit: Float64s | float, margin: Float64s | float, upper: Float64s | float
 ) -> Reading:
-    """Converts to units; widens intervals by a margin within [0, most]."""
+    """Converts to units; widens intervals by a margin within [0, upper]."""
     value = value * unit
-    low, high = np.maximum(between.low * unit - margin, 0.0), np.minimum(between.high * unit + margin, most)
+    low, high = np.maximum(between.low * unit - margin, 0.0), np.minimum(between.high * unit + margin, upper)
     return Reading(value, np.minimum(low, value), np.maximum(high, value))  # each holds its consistent value
 
 

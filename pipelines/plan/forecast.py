@@ -220,8 +220,8 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[
     for candidate in itertools.chain.from_iterable(candidates):
         errors.setdefault(label(candidate.mechanism), []).append(candidate.error)
     # A mechanism whose options change no error is shown once. variants: labels, by name without options, and errors.
-    usual = chosen[0][0]  # label that is chosen most often: first, so that it is no runner-up
-    variants = {(usual.split()[0], tuple(errors.pop(usual))): usual}
+    best_label = chosen[0][0]  # label that is chosen most often: first, so that it is no runner-up
+    variants = {(best_label.split()[0], tuple(errors.pop(best_label))): best_label}
     for name, of_name in sorted(errors.items(), key=lambda item: float(np.median(item[1]))):
         variants.setdefault((name.split()[0], tuple(of_name)), name)
     others = [
@@ -236,7 +236,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, candidates: list[list[
         noise_scale=float(np.median([float(best.plan.scale * best.plan.step) for best in plans])),
         bias_bound=float(np.median([best.plan.bias_bound for best in plans])),
         forecast_error=float(np.median([best.error for best in plans])),
-        runners_up=others[1 : RUNNERS_UP + 1],  # the first is `usual`
+        runners_up=others[1 : RUNNERS_UP + 1],  # the first is `best_label`
     )
 
 

@@ -98,8 +98,8 @@ def reference() -> str:
             f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
         )
     output = table_type(OutputTable)
-    more = "[What is released](released.md#coarser-products) says more."
-    lines += ["\n## [[output]]\n", f"{output['description']} {more}\n", *_table(output)]
+    see_also = "[What is released](released.md#coarser-products) says more."
+    lines += ["\n## [[output]]\n", f"{output['description']} {see_also}\n", *_table(output)]
     return "\n".join(lines)
 
 

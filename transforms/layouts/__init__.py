@@ -261,8 +261,8 @@ def _flat_columns(
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        most = 1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2  # 4: parts of an id
-        if len(listed) > most:
+        most_columns = 1 if field not in (*base.LISTED, SPEED) else 4 if field == "vehicle" else 2  # 4: parts of an id
+        if len(listed) > most_columns:
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if exclusive.count(column) > 1:

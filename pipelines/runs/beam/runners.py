@@ -57,12 +57,12 @@ class ByName:
         try:
             with redirect_stderr(usage), redirect_stdout(io.StringIO()):
                 options = PipelineOptions(list(self.options))
-                known = options.get_all_options()
+                known_names = options.get_all_options()
                 with_unknown = options.get_all_options(retain_unknown_options=True)
         except SystemExit:  # argparse ends the process for --help or an invalid value
             message = usage.getvalue().strip().rpartition("error: ")[2]
             raise UsageError(f"{self.name}: {message or 'its options are in the documentation of Beam'}") from None
-        return tuple(f"--{name}" for name in with_unknown if name not in known)
+        return tuple(f"--{name}" for name in with_unknown if name not in known_names)
 
     @property
     def parallelism(self) -> int:

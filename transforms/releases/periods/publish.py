@@ -76,8 +76,8 @@ def estimates_of_product(
     product_column = {"product": [product] * len(times)}
     of_places = {name: [*column] * len(spans) for name, column in by_place.items()}
     # Columns before and after the optional ones: "product" comes first in files of cells, but later in those of places.
-    before, after = ({}, product_column | of_places) if by_place else (product_column, {})
-    hats = _columns(estimates, list(spans), names, policy.on(slots[0].period), before, after)
+    leading, trailing = ({}, product_column | of_places) if by_place else (product_column, {})
+    hats = _columns(estimates, list(spans), names, policy.on(slots[0].period), leading, trailing)
     geometries = dict(zip(names, grouped.geometries, strict=False))  # none of H3 cells
     hats = replace(hats, spans=times, geometries=geometries)
     start, end = slots[0].start, slots[-1].end
@@ -89,12 +89,12 @@ def _columns(
     slots_of_rows: Sequence[int],
     cell_names: Sequence[str],
     policy: LevelsPolicy,
-    before: Mapping[str, list[Any]] = {},
-    after: Mapping[str, list[Any]] = {},
+    leading: Mapping[str, list[Any]] = {},
+    trailing: Mapping[str, list[Any]] = {},
 ) -> HatColumns:
     """Builds the result's columns, all cells slot after slot.
 
-    slots_of_rows: indices of slots. before, after: columns before and after the estimates' optional ones.
+    slots_of_rows: indices of slots. leading, trailing: columns before and after the estimates' optional ones.
     """
     unit = policy.value  # `shown`, `width`: convert values, and widths of intervals, to it
     matrices = (estimates.value, estimates.lower95, estimates.upper95, estimates.sd)  # (cells, slots)
@@ -123,7 +123,7 @@ def _columns(
         estimates=of_cells,
         vehicles=[None] * value.size,  # counts are secret
         reports=[None] * value.size,
-        optional={**before, **optional, **after, "model": [VERSION] * value.size},
+        optional={**leading, **optional, **trailing, "model": [VERSION] * value.size},
     )
 
 

@@ -35,10 +35,10 @@ def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 def are_plausible(lat: Floats, lon: Floats, stop_lat: Floats, stop_lon: Floats) -> NDArray[np.bool_]:
     """Marks positions on earth, not around (0, 0), nor far from all stops."""
-    known = _are_somewhere(stop_lat, stop_lon)
-    if not known.any():  # nothing is too far
+    has_position = _are_somewhere(stop_lat, stop_lon)
+    if not has_position.any():  # nothing is too far
         return _are_somewhere(lat, lon)
-    stops = _xyz(stop_lat[known], stop_lon[known])
+    stops = _xyz(stop_lat[has_position], stop_lon[has_position])
     middle = np.median(stops, axis=0)  # which a few wrong ones hardly move
     half_m = float(np.median(np.linalg.norm(stops - middle, axis=1)))  # half of the stops are nearer
     far_m = np.linalg.norm(_xyz(lat, lon) - middle, axis=1)

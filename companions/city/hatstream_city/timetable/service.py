@@ -74,8 +74,11 @@ def calendar_of(feed: Gtfs) -> ServiceCalendar:
     )
     dates = {_date(row[name]) for row in weeks for name in ("start_date", "end_date")}
     dates |= {_date(row["date"]) for row in exceptions}
-    known = sorted(day for day in dates if day is not None) or [date.min]  # one day without service
-    first, is_active = known[0], np.zeros((len(number_of), min((known[-1] - known[0]).days + 1, MOST_DATES)), np.bool_)
+    listed_days = sorted(day for day in dates if day is not None) or [date.min]  # one day without service
+    first, is_active = (
+        listed_days[0],
+        np.zeros((len(number_of), min((listed_days[-1] - listed_days[0]).days + 1, MOST_DATES)), np.bool_),
+    )
     calendar = ServiceCalendar(services.indices.to_numpy().astype(np.int64), first, is_active)
     weekday = calendar.weekday
     for row in weeks:

@@ -44,7 +44,7 @@ def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
     value_of += "places of it that are not known by themselves have the same value"
     own_value = "What is estimated of the place and slot by itself, however little is known"
     coarser = max(spec.cells.resolution - 1, 0)
-    further = [  # columns that only published tables have, or that mean more in them
+    own_entries = [  # columns that only published tables have, or that mean more in them
         ColumnEntry("name", name),
         ColumnEntry("value_of", value_of),
         ColumnEntry("area", f"The coarser H3 hexagon, of resolution {coarser}, where the value is of the area"),
@@ -57,7 +57,7 @@ def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
         ColumnEntry("slot_end_at", "Instant at which the slot ends"),
         ColumnEntry("geometry", "Outline of the place, longitude and latitude (OGC:CRS84)", "degrees"),
     ]
-    entry_of = declared | {entry.name: entry for entry in further}
+    entry_of = declared | {entry.name: entry for entry in own_entries}
     return [entry_of[name] for name in table.names]
 
 
