@@ -30,7 +30,7 @@ from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import FIXED, layout
-from transforms.layouts.base import FIELDS, HEADING, with_keys
+from transforms.layouts.base import FIELDS, HEADING, KEY_FIELDS, with_keys
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.places.ground import Keys
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
@@ -234,8 +234,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         if value.name in columns or table.layout in FIXED:  # FIXED: built-in; all read the value as SPEED
             columns[SPEED] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
-    _, _, *key_fields, _ = with_keys(2)  # of a key's two parts, without vehicle, time and value
-    by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
+    by_key = {field: name for field, name in zip(KEY_FIELDS, key_columns, strict=False) if name is not None}
     fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own
     columns |= by_key
     columns_read = columns if table.columns is not None or columns else None  # None: those of a built-in layout
